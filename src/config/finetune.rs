@@ -41,7 +41,7 @@ pub struct ClassifyData {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<TextEncoding>,
     /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is
-    /// there.
+    /// there. In JSON this and the other columns may be within an object: `review.text`.
     #[schemars(length(min = 1), example = &"text", extend("x-other-names" = ["text_column_name"]))]
     pub text_column: Option<String>,
     /// Column or field of the second text of a pair.

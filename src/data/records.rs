@@ -7,11 +7,13 @@ pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod json_elements;
 pub(crate) mod lines;
+mod nested;
 pub(crate) mod parquet;
 mod rows;
 pub(crate) mod utf8;
 
 pub(crate) use fields::Dialect;
 pub use lines::{Line, Lines};
-pub use rows::{Row, RowError, RowFormat, Rows, Source, list, rows_of, take, text_of};
+pub use nested::{Leaf, leaves, nested_paths, take_field};
+pub use rows::{Row, RowError, RowFormat, Rows, Source, list, rows_of, take, text_of, within_objects};
 pub use utf8::{conversion, encoding_hint};

@@ -19,7 +19,7 @@ mod tests;
 
 pub use choose::{Choice, Limit, choose};
 pub use crawl::{FilterPreview, crawl_filters, crawl_reason, preview_filters};
-pub use labelled::{LabelledFacts, TextColumns};
+pub use labelled::{LabelColumns, LabelledFacts, TextColumns};
 pub use plan::Plan;
 pub use sample::{Cut, TextSample, document_unit};
 pub use size::{SHORT_LENGTH, Size};

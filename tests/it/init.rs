@@ -169,6 +169,46 @@ fn labelled_files_that_differ_or_hold_lists_are_noticed() {
 }
 
 #[test]
+fn columns_of_0_and_1_get_a_configuration_with_any_number_of_labels() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=2", "run.sample_text=null"], &[]).ok();
+    let rows = (0..40)
+        .map(|n| format!("{n},the owl sees the comment number {n},{},0,{}\n", n % 2, u8::from(n % 4 == 0)));
+    let table = "id,comment_text,toxic,threat,insult\n".to_string() + &rows.collect::<String>();
+    fs::write(place.path("train.csv"), table).unwrap();
+    fs::write(place.path("dev.csv"), "comment_text,toxic,threat,insult\nthe owl,1,0,1\n").unwrap();
+    fs::write(place.path("other.csv"), "comment_text,toxic,insult\nthe owl,1,1\n").unwrap();
+    let init = |more: &[&str]| {
+        place.program(&[&["init", "--model", "run/final", "--train", "train.csv"], more].concat(), "")
+    };
+    let told = init(&[]).ok().stdout;
+    for words in [
+        "wrote `finetune.yaml`: 40 examples, 3 labels\n",
+        "columns: text `comment_text`, labels `toxic`, `threat`, `insult`\n",
+        "note: 3 columns hold only 0 and 1: each is taken for a label",
+    ] {
+        assert!(told.contains(words), "`{words}` is not in\n{told}");
+    }
+    let yaml = fs::read_to_string(place.path("finetune.yaml")).unwrap();
+    for words in [
+        "problem_type: multi_label_classification\n",
+        "labels: [\"toxic\", \"threat\", \"insult\"]\n",
+        "\"toxic\" 20, \"insult\" 10, \"threat\" 0",
+    ] {
+        assert!(yaml.contains(words), "`{words}` is not in\n{yaml}");
+    }
+    assert!(!yaml.contains("label_column"), "{yaml}");
+    let tuned = ["finetune", "--config", "finetune.yaml", "--max-steps", "2", "--threads", "2"];
+    assert!(place.program(&tuned, "").ok().stdout.contains("micro F1 %"));
+
+    init(&["--eval", "dev.csv", "-o", "both.yaml"]).ok();
+    init(&["--eval", "other.csv", "-o", "b.yaml"])
+        .refused(2, &["other.csv: has no column `threat`, which is a label of the training file"]);
+    let yaml = init(&["--label-column", "toxic", "-o", "-"]).ok().stdout;
+    assert!(yaml.contains("label_column: \"toxic\"") && !yaml.contains("problem_type"), "{yaml}");
+}
+
+#[test]
 fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
     let place = Workplace::new();
     text(&place);

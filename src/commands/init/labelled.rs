@@ -1,6 +1,7 @@
 //! `mlmtrain init --train FILE`: reads labelled files and writes a configuration of `finetune` for them.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -12,8 +13,8 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::TextEncoding;
 use crate::interop::read_folder;
-use crate::recipe::{LabelledFacts, TextColumns};
-use crate::records::RowFormat;
+use crate::recipe::{LabelColumns, LabelledFacts, TextColumns};
+use crate::records::{RowFormat, list};
 use crate::tasks::labelled::{
     Columns, Example, KnownColumns, SentenceColumns, Tagging, files_of, guess_columns, is_usual_name,
     read_examples, read_tagged,
@@ -118,9 +119,11 @@ pub(super) fn run(
     }
     fs::write_bytes(output, yaml.as_bytes())?;
     let mut lines = vec![format!("wrote `{}`: {}", output.display(), facts.summary())];
-    if let Some(TextColumns { text, text_pair, label, .. }) = &facts.columns {
+    if let Some(TextColumns { text, text_pair, labels, .. }) = &facts.columns {
         let pair = text_pair.as_ref().map(|name| format!(" and `{name}`")).unwrap_or_default();
-        lines.push(format!("columns: text `{text}`{pair}, label `{label}`"));
+        let word = if labels.names().len() == 1 { "label" } else { "labels" };
+        let labels = list(labels.names().iter().map(String::as_str));
+        lines.push(format!("columns: text `{text}`{pair}, {word} {labels}"));
     }
     lines.extend(notes);
     lines.push(format!("next: mlmtrain finetune --config {}", output.display()));
@@ -194,40 +197,55 @@ fn texts(
         text_pair: args.text_pair_column.as_deref(),
         label: args.label_column.as_deref(),
         encoding,
+        ..KnownColumns::default()
     };
     let mut columns = guess_columns(first, known, has_numbers)?;
     let mut found = Found::default();
     found.notes.extend(files_note(&files));
+    if let LabelColumns::Each(names) = &columns.labels {
+        found.notes.push(marks_note(names));
+        // A label that no text has is counted, too.
+        found.counts.extend(names.iter().map(|name| (name.clone(), 0)));
+    }
     for path in &files {
         for example in read_examples(path, &columns_to_read(&columns, encoding, has_numbers))? {
             example.label.iter().chain(&example.labels).for_each(|label| found.count(label));
             found.texts.push(Example::whole_text(&example));
         }
     }
-    if !has_numbers && found.counts.len() < 2 && !columns.has_lists {
-        return Err(Problem::new(format!(
-            "all labels in `{}` are equal: there is nothing to learn",
-            columns.label
-        ))
-        .at(train.display())
-        .into());
+    if let LabelColumns::One(name) = &columns.labels
+        && !has_numbers
+        && found.counts.len() < 2
+        && !columns.has_lists
+    {
+        let message = format!("all labels in `{name}` are equal: there is nothing to learn");
+        return Err(Problem::new(message).at(train.display()).into());
     }
     if let Some(eval) = &args.eval {
         columns.names_differ = differ_in_evaluation(eval, &columns, known, has_numbers)?;
     }
     found.notes.extend(list_note(&found.counts, &columns));
-    if !has_numbers && found.counts.len() > MOST_NUMBERS && found.counts.keys().all(|label| is_number(label))
-    {
+    let are_values = !has_numbers && matches!(columns.labels, LabelColumns::One(_));
+    if are_values && found.counts.len() > MOST_NUMBERS && found.counts.keys().all(|label| is_number(label)) {
         found.notes.push(format!(
             "note: the {} labels are numbers; `--task regression` predicts numbers",
             found.counts.len()
         ));
     }
-    if !has_numbers {
+    if are_values {
         found.notes.extend(number_note(&found.counts));
     }
     found.columns = Some(columns);
     Ok(found)
+}
+
+/// A note that each of these columns is taken for a label.
+fn marks_note(names: &[String]) -> String {
+    format!(
+        "note: {} columns hold only 0 and 1: each is taken for a label, and a text may have any number of \
+         them; `--label-column NAME` takes one column",
+        names.len()
+    )
 }
 
 /// A note if the labels are the numbers from 0 on, of which the model's answers do not say what they mean.
@@ -261,11 +279,14 @@ fn differ_in_evaluation(
     has_numbers: bool,
 ) -> Result<bool> {
     let Some(file) = files_of(eval)?.into_iter().next() else { return Ok(false) };
+    let known = match &columns.labels {
+        LabelColumns::One(_) => known,
+        LabelColumns::Each(names) => KnownColumns { labels: names, ..known },
+    };
     let there = guess_columns(&file, known, has_numbers)?;
-    let differing: Vec<(&String, &String)> = [(&columns.text, &there.text), (&columns.label, &there.label)]
-        .into_iter()
-        .filter(|names| names.0 != names.1)
-        .collect();
+    let own = iter::once(&columns.text).chain(columns.labels.names());
+    let others = iter::once(&there.text).chain(there.labels.names());
+    let differing: Vec<(&String, &String)> = own.zip(others).filter(|names| names.0 != names.1).collect();
     for (train, other) in &differing {
         if ![train, other].iter().all(|name| is_usual_name(name, has_numbers)) {
             return Err(Problem::new(format!("has no column `{train}`, which the training file has"))
@@ -279,7 +300,7 @@ fn differ_in_evaluation(
 
 /// A note if labels look like several labels in one text.
 fn list_note(counts: &BTreeMap<String, usize>, columns: &TextColumns) -> Option<String> {
-    if columns.has_lists {
+    if columns.has_label_sets() {
         return None;
     }
     [",", ";", "|"].into_iter().find_map(|separator| {
@@ -301,9 +322,12 @@ fn columns_to_read(columns: &TextColumns, encoding: Option<TextEncoding>, has_nu
     let texts = Columns {
         text: Some(&columns.text),
         text_pair: columns.text_pair.as_deref(),
-        label: Some(&columns.label),
         encoding,
         ..Columns::default()
+    };
+    let texts = match &columns.labels {
+        LabelColumns::One(name) => Columns { label: Some(name), ..texts },
+        LabelColumns::Each(names) => return Columns { several: Some(names), ..texts },
     };
     match (has_numbers, columns.has_lists) {
         (true, _) => Columns { numbers: Some(&[]), ..texts },

@@ -16,6 +16,7 @@ use csv::ByteRecord;
 use serde_json::{Map, Value};
 
 use crate::records::fields::Dialect;
+use crate::records::nested::{field, field_mut, nested_paths, paths_within};
 use crate::records::rows::array::ArrayRows;
 use crate::records::rows::lines::LineRows;
 use crate::records::rows::parquet::ParquetRows;
@@ -177,7 +178,8 @@ pub trait Rows: Iterator<Item = Result<Row, RowError>> {
     }
 }
 
-/// One row of a file.
+/// One row of a file. In JSON the name of a field may be a path into objects: `review.text` is the field
+/// `text` of the object `review`, unless a field has that whole name.
 #[derive(Debug)]
 pub struct Row {
     /// The line on which the row starts, from 1.
@@ -205,7 +207,7 @@ impl Row {
     /// As [`Row::take`], but for a number that may have a fraction.
     pub fn take_number(&mut self, name: &str) -> Result<Option<String>, Problem> {
         if let Fields::Json(object) = &self.fields
-            && let Some(Value::Number(number)) = object.get(name)
+            && let Some(Value::Number(number)) = field(object, name)
         {
             return Ok(Some(number.to_string()));
         }
@@ -235,7 +237,7 @@ impl Row {
     /// Takes the items of a list; `None` if the field is not a list. Only JSON and Parquet have lists.
     pub fn take_list(&mut self, name: &str) -> Option<Vec<Value>> {
         match &mut self.fields {
-            Fields::Json(object) => match object.get_mut(name) {
+            Fields::Json(object) => match field_mut(object, name) {
                 Some(Value::Array(items)) => Some(std::mem::take(items)),
                 _ => None,
             },
@@ -245,12 +247,23 @@ impl Row {
 
     /// True if there is a field of this name.
     pub fn has(&self, name: &str) -> bool {
-        self.names().any(|known| known == name)
+        match &self.fields {
+            Fields::Table { header, .. } => header.iter().any(|known| known == name),
+            Fields::Json(object) => field(object, name).is_some(),
+        }
+    }
+
+    /// The paths of the first values within objects, which only JSON has.
+    pub fn nested_paths(&self) -> Vec<String> {
+        match &self.fields {
+            Fields::Table { .. } => Vec::new(),
+            Fields::Json(object) => nested_paths(object),
+        }
     }
 
     /// True if the field is a list. Only JSON and Parquet have lists.
     pub fn is_list(&self, name: &str) -> bool {
-        matches!(&self.fields, Fields::Json(object) if object.get(name).is_some_and(Value::is_array))
+        matches!(&self.fields, Fields::Json(object) if field(object, name).is_some_and(Value::is_array))
     }
 
     /// Takes the value of a field as text; `None` if it is absent or null. Integers and booleans become text.
@@ -266,12 +279,17 @@ impl Row {
                 Ok(Some(text.to_string()))
             }
             Fields::Json(object) => {
-                let value = object.get_mut(name).map_or(Value::Null, Value::take);
-                let is_list = value.is_array();
+                let value = field_mut(object, name).map_or(Value::Null, Value::take);
+                let hint = match &value {
+                    Value::Array(_) => Some(LISTS.to_string()),
+                    Value::Object(inner) => within_objects(&paths_within(name, inner)),
+                    _ => None,
+                };
                 text_of(value).map_err(|is| {
-                    let wrong =
+                    let mut wrong =
                         Problem::new(format!("field `{name}` is {is}, text or a whole number is wanted"));
-                    if is_list { wrong.hint(LISTS) } else { wrong }
+                    wrong.hint = hint;
+                    wrong
                 })
             }
         }
@@ -283,7 +301,9 @@ pub fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>, P
     let place = format!("{source}:{}", row.line);
     if !row.has(name) {
         let there = list(row.names());
-        return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place));
+        let mut missing = Problem::new(format!("has no field `{name}`; there are {there}")).at(place);
+        missing.hint = within_objects(&row.nested_paths());
+        return Err(missing);
     }
     row.take(name).map_err(|problem| problem.at(place))
 }
@@ -291,6 +311,12 @@ pub fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>, P
 /// Joins names, each in backticks, with commas.
 pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Says which fields are within objects, for a hint; `None` if there are none.
+pub fn within_objects(paths: &[String]) -> Option<String> {
+    let listed = list(paths.iter().map(String::as_str));
+    (!paths.is_empty()).then(|| format!("fields within objects are named by paths: {listed}"))
 }
 
 /// Converts a value to text; `None` for null. The error describes a value that cannot be a name or a text.

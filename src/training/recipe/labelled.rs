@@ -20,6 +20,25 @@ const BALANCED_SHARE: f64 = 0.1;
 /// Number of evaluations, and of checkpoints, in a run.
 const EVALUATIONS: u64 = 6;
 
+/// Where the labels of a text are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelColumns {
+    /// In one column.
+    One(String),
+    /// In a column of 0 and 1 for each label, after which it is named.
+    Each(Vec<String>),
+}
+
+impl LabelColumns {
+    /// Returns the names of the columns.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Each(names) => names,
+        }
+    }
+}
+
 /// Columns of a file of labelled texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextColumns {
@@ -27,9 +46,9 @@ pub struct TextColumns {
     pub text: String,
     /// Column of the second text of a pair.
     pub text_pair: Option<String>,
-    /// Column of the label or number.
-    pub label: String,
-    /// True if labels are lists.
+    /// Column of the label or number, or the columns of the labels.
+    pub labels: LabelColumns,
+    /// True if the labels of one column are lists.
     pub has_lists: bool,
     /// True if the evaluation file names a column otherwise, so that the configuration names none:
     /// fine-tuning knows the usual names.
@@ -39,12 +58,33 @@ pub struct TextColumns {
 }
 
 impl TextColumns {
+    /// Returns true if a text has any number of labels.
+    pub fn has_label_sets(&self) -> bool {
+        self.has_lists || matches!(self.labels, LabelColumns::Each(_))
+    }
+
     fn write(&self, yaml: &mut Yaml) {
+        if self.names_differ {
+            yaml.why(2, "The evaluation file names its columns otherwise; both have usual names.");
+        } else {
+            self.write_texts(yaml);
+        }
+        match &self.labels {
+            LabelColumns::One(_) if self.names_differ => {}
+            LabelColumns::One(name) => yaml.line(2, &format!("label_column: {}", quoted(name))),
+            LabelColumns::Each(names) => {
+                yaml.why(2, "Each label is a column of 0 and 1, and a text may have any number of them.");
+                let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+                yaml.line(2, &format!("labels: [{}]", names.join(", ")));
+            }
+        }
+    }
+
+    fn write_texts(&self, yaml: &mut Yaml) {
         yaml.line(2, &format!("text_column: {}", quoted(&self.text)));
         if let Some(pair) = &self.text_pair {
             yaml.line(2, &format!("text_pair_column: {}", quoted(pair)));
         }
-        yaml.line(2, &format!("label_column: {}", quoted(&self.label)));
     }
 }
 
@@ -96,7 +136,7 @@ impl LabelledFacts {
         yaml.why(0, "Everything here may be changed; `mlmtrain config show` prints what is left out.");
         yaml.line(0, "");
         yaml.line(0, &format!("task: {}", self.task));
-        if self.has_lists() {
+        if self.has_label_sets() {
             yaml.line(0, "problem_type: multi_label_classification");
         }
         yaml.line(0, &format!("model: {}", quoted(&self.model)));
@@ -113,8 +153,8 @@ impl LabelledFacts {
         yaml.0
     }
 
-    fn has_lists(&self) -> bool {
-        self.columns.as_ref().is_some_and(|columns| columns.has_lists)
+    fn has_label_sets(&self) -> bool {
+        self.columns.as_ref().is_some_and(TextColumns::has_label_sets)
     }
 
     fn data(&self, yaml: &mut Yaml) {
@@ -133,11 +173,7 @@ impl LabelledFacts {
         }
         if let Some(columns) = &self.columns {
             yaml.why(2, &format!("The file has {}.", columns.found.join(", ")));
-            if columns.names_differ {
-                yaml.why(2, "The evaluation file names its columns otherwise; both have usual names.");
-            } else {
-                columns.write(yaml);
-            }
+            columns.write(yaml);
         }
         if let Some(scheme) = &self.tag_scheme {
             yaml.line(2, &format!("tag_scheme: {scheme}"));
@@ -190,7 +226,7 @@ impl LabelledFacts {
         yaml.line(2, if is_wide { "learning_rate: 5.0e-5" } else { "learning_rate: 3.0e-4" });
         yaml.line(2, "warmup_steps: 0.1");
         yaml.line(2, "weight_decay: 0.01");
-        if self.task == "classify" && !self.has_lists() && self.has_rare_labels() {
+        if self.task == "classify" && !self.has_label_sets() && self.has_rare_labels() {
             yaml.why(
                 2,
                 "Some labels are rare: macro F1 counts each alike, accuracy does not. `class_weights: balanced` raises \

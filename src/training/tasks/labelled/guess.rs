@@ -8,13 +8,13 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::recipe::TextColumns;
+use crate::recipe::{LabelColumns, TextColumns};
 use crate::tasks::labelled::read::{LABEL_COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS, format_of};
 use crate::tasks::labelled::several;
 use base::error::Problem;
 use base::fs::TextEncoding;
 use base::quantity::format_count;
-use data::records::{RowFormat, rows_of};
+use data::records::{Leaf, RowFormat, leaves, rows_of};
 
 /// Number of rows that are read for a guess.
 const ROWS_READ: usize = 1000;
@@ -38,10 +38,15 @@ const LEAST_WORDS_OF_A_TEXT: usize = 3;
 /// Most different labels per row. A column with more different values contains texts or row numbers.
 const MOST_LABELS_PER_ROW: f64 = 0.2;
 
+/// Names of columns that number the rows.
+const IDS: [&str; 3] = ["id", "index", "idx"];
+
 /// Statistics of one column.
 #[derive(Debug, Default)]
 struct Column {
     name: String,
+    /// True for a field within an object of JSON; its name is a path.
+    is_nested: bool,
     filled: usize,
     characters: usize,
     numbers: usize,
@@ -87,6 +92,18 @@ impl Column {
         values > 1 && 2 * values <= self.filled && values as f64 <= most
     }
 
+    /// Returns true for values that are 0 or 1, and not always 1.
+    fn holds_marks(&self) -> bool {
+        let marks: Option<Vec<bool>> = self.values.iter().map(|value| several::one_or_zero(value)).collect();
+        marks.is_some_and(|marks| marks.contains(&false))
+    }
+
+    /// Returns true for the number of a row, or of something else.
+    fn is_id(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        IDS.contains(&name.as_str()) || name.ends_with("_id")
+    }
+
     fn describe(&self) -> String {
         let values = format_count(self.values.len() as u64);
         let rows = if self.filled == ROWS_READ { " in the first 1,000 rows" } else { "" };
@@ -109,13 +126,13 @@ impl FileColumns {
                 Err(e) => return Err(e.into()),
             };
             let fields = row.into_fields().map_err(|problem| problem.at(path.display()))?;
-            for (name, value) in fields {
-                let known = columns.iter().position(|column| column.name == name);
+            for Leaf { path, is_nested, value } in leaves(&fields) {
+                let known = columns.iter().position(|column| column.name == path);
                 let at = known.unwrap_or_else(|| {
-                    columns.push(Column { name, ..Column::default() });
+                    columns.push(Column { name: path, is_nested, ..Column::default() });
                     columns.len() - 1
                 });
-                columns[at].add(&value);
+                columns[at].add(value);
             }
         }
         if columns.is_empty() {
@@ -143,6 +160,57 @@ impl FileColumns {
     fn fewest_labels(&self, others: &[Option<&str>]) -> Option<&Column> {
         let labels = self.except(others).into_iter().filter(|column| column.may_be_labels());
         labels.min_by_key(|column| column.values.len())
+    }
+
+    /// The names of the columns with a 0 or a 1 in each row, except those of `texts` and ids. None unless two
+    /// of them have both numbers; others may have only 0 in the first rows, as rare labels do.
+    fn marks(&self, texts: &[Option<&str>]) -> Vec<String> {
+        let rows = self.0.iter().map(|column| column.filled).max().unwrap_or_default();
+        let mut marks = self.except(texts);
+        marks.retain(|column| column.filled == rows && column.holds_marks() && !column.is_id());
+        let with_both = marks.iter().filter(|column| column.may_be_labels()).count();
+        // If the longest values are marks, there are no texts.
+        let lacks_texts =
+            texts.iter().flatten().any(|name| self.named(name).is_some_and(Column::holds_marks));
+        if with_both < 2 || lacks_texts {
+            return Vec::new();
+        }
+        marks.into_iter().map(|column| column.name.clone()).collect()
+    }
+
+    /// The column of the label, or the columns of 0 and 1 for each label, except those of `texts`. If
+    /// `numbers` is true, the label is a number.
+    fn labels(
+        &self,
+        path: &Path,
+        known: KnownColumns<'_>,
+        numbers: bool,
+        texts: &[Option<&str>],
+    ) -> Result<LabelColumns, Problem> {
+        if let Some(lacking) = known.labels.iter().find(|name| self.named(name).is_none()) {
+            let message = format!("has no column `{lacking}`, which is a label of the training file");
+            let hint = "each label of that file is a column of 0 and 1 here, too";
+            return Err(Problem::usage(message).at(path.display()).hint(hint));
+        }
+        if !known.labels.is_empty() {
+            return Ok(LabelColumns::Each(known.labels.to_vec()));
+        }
+        let one = match (known.label, numbers) {
+            (Some(name), _) => self.named(name),
+            (None, true) => self.first_of(&NUMBER_COLUMNS).or_else(|| self.most_numbers(texts)),
+            (None, false) => {
+                let usual = self.first_of(&several::LABEL_COLUMNS);
+                let marks = if usual.is_some() { Vec::new() } else { self.marks(texts) };
+                if !marks.is_empty() {
+                    return Ok(LabelColumns::Each(marks));
+                }
+                usual.or_else(|| self.fewest_labels(texts))
+            }
+        };
+        match one {
+            Some(column) => Ok(LabelColumns::One(column.name.clone())),
+            None => Err(self.missing(path, known.label, "label")),
+        }
     }
 
     /// The column with the most different numbers, except those of `others`.
@@ -188,7 +256,8 @@ pub fn is_usual_name(name: &str, numbers: bool) -> bool {
 }
 
 /// Returns the columns of a file, other than `field`, that hold texts, the largest first, each with its
-/// share of the characters of all texts in the first rows. `None` for a file without columns.
+/// share of the characters of all texts in the first rows. `None` for a file without columns. Fields within
+/// objects are no columns.
 pub fn other_texts(
     path: &Path,
     field: &str,
@@ -199,7 +268,7 @@ pub fn other_texts(
     }
     let columns = FileColumns::read(path, encoding)?;
     let mut others = columns.except(&[Some(field)]);
-    others.retain(|column| column.holds_texts());
+    others.retain(|column| column.holds_texts() && !column.is_nested);
     others.sort_by_key(|column| Reverse(column.characters));
     let own = columns.named(field).map_or(0, |column| column.characters);
     let all = own + others.iter().map(|column| column.characters).sum::<usize>();
@@ -224,14 +293,17 @@ pub struct KnownColumns<'a> {
     pub text_pair: Option<&'a str>,
     /// Column of the label or number.
     pub label: Option<&'a str>,
+    /// The labels, if each is a column of 0 and 1; else empty.
+    pub labels: &'a [String],
     /// Encoding of the file; UTF-8 if `None`.
     pub encoding: Option<TextEncoding>,
 }
 
 /// Guesses the columns of a file of labelled texts, except those that are `known`. If `numbers` is true, the
-/// label is a number. Errors list the columns of the file.
+/// label is a number. Two or more columns of 0 and 1 are labels if none has a usual name. Errors list the
+/// columns of the file.
 pub fn guess_columns(path: &Path, known: KnownColumns<'_>, numbers: bool) -> Result<TextColumns> {
-    let KnownColumns { text, text_pair, label, encoding } = known;
+    let KnownColumns { text, text_pair, label, encoding, .. } = known;
     let columns = FileColumns::read(path, encoding)?;
     let has_header = matches!(format_of(path)?, RowFormat::Csv | RowFormat::Tsv);
     if has_header && text.or(label).is_none() && columns.names_look_like_values() {
@@ -258,17 +330,16 @@ pub fn guess_columns(path: &Path, known: KnownColumns<'_>, numbers: bool) -> Res
     let first = first.ok_or_else(|| columns.missing(path, text, "text"))?;
     let second = text_pair.or(pair.filter(|(one, _)| *one == first.name).map(|(_, second)| *second));
     let texts = [Some(first.name.as_str()), second];
-    let gold = match (label, numbers) {
-        (Some(name), _) => columns.named(name),
-        (None, true) => columns.first_of(&NUMBER_COLUMNS).or_else(|| columns.most_numbers(&texts)),
-        (None, false) => columns.first_of(&several::LABEL_COLUMNS).or_else(|| columns.fewest_labels(&texts)),
+    let labels = columns.labels(path, known, numbers, &texts)?;
+    let has_lists = match &labels {
+        LabelColumns::One(name) => columns.named(name).is_some_and(|column| column.lists > 0),
+        LabelColumns::Each(_) => false,
     };
-    let gold = gold.ok_or_else(|| columns.missing(path, label, "label"))?;
     Ok(TextColumns {
         text: first.name.clone(),
         text_pair: second.map(str::to_string),
-        label: gold.name.clone(),
-        has_lists: gold.lists > 0,
+        labels,
+        has_lists,
         names_differ: false,
         found: columns.described(),
     })
@@ -283,7 +354,7 @@ mod tests {
         let path = folder.path().join(name);
         std::fs::write(&path, content).unwrap();
         let guess = guess_columns(&path, KnownColumns::default(), numbers);
-        guess.map(|of| (of.text, of.text_pair, of.label)).map_err(|e| e.to_string())
+        guess.map(|of| (of.text, of.text_pair, of.labels.names().join(" "))).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -314,6 +385,48 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_0_and_1_are_labels_where_there_are_several() {
+        let toxic = table("id,comment_text,toxic,threat,insult", |n| {
+            format!("{n},you wrote the comment number {n},{},0,{}", n % 2, u8::from(n % 9 == 0))
+        });
+        assert_eq!(labels_of("a.csv", &toxic), "toxic threat insult");
+        let one = toxic.replace("insult", "label");
+        assert_eq!(labels_of("b.csv", &one), "label", "a usual name comes first");
+        let single = table("id,comment_text,rude,threat,seen", |n| {
+            format!("{n},you wrote the comment number {n},{},0,1", n % 2)
+        });
+        assert_eq!(labels_of("c.csv", &single), "rude");
+        let words = table("user_id,comment_text,rude,kind", |n| {
+            format!("{},you wrote the comment number {n},{},{}.0", n % 2, ["True", "False"][n % 2], n / 3 % 2)
+        });
+        assert_eq!(labels_of("d.csv", &words), "rude kind");
+    }
+
+    /// The columns of the labels of a file whose texts are in the column `comment_text`.
+    fn labels_of(name: &str, content: &str) -> String {
+        let (text, _, labels) = guessed(name, content, false).unwrap();
+        assert_eq!(text, "comment_text");
+        labels
+    }
+
+    #[test]
+    fn columns_within_objects_are_guessed_by_their_paths() {
+        let rows: Vec<Value> = (0..40)
+            .map(|n| {
+                serde_json::json!({
+                    "review": {"text": format!("a text of some words {n}"), "lang": "en"},
+                    "meta": {"stars": n % 3, "source": "a.b"},
+                })
+            })
+            .collect();
+        let rows = Value::from(rows).to_string();
+        assert_eq!(
+            guessed("a.json", &rows, false),
+            Ok(("review.text".to_string(), None, "meta.stars".to_string()))
+        );
+    }
+
+    #[test]
     fn other_columns_with_texts_are_found_with_their_share() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("news.jsonl");
@@ -325,6 +438,7 @@ mod tests {
                 "url": format!("a.b/{n}"),
                 "day": format!("2018-04-2{n}"),
                 "tags": ["one two three"],
+                "meta": {"note": "some words within an object"},
             });
             rows.push(row.to_string());
         }

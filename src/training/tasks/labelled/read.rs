@@ -17,7 +17,7 @@ use base::fs::TextEncoding;
 use base::words::joined;
 use config::OnBadRecord;
 use config::finetune::ClassifyData;
-use data::records::{Row, RowError, RowFormat, Rows, list, rows_of, take};
+use data::records::{Row, RowError, RowFormat, Rows, list, rows_of, take, within_objects};
 
 pub(super) const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 pub(super) const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
@@ -63,7 +63,8 @@ impl Example {
     }
 }
 
-/// The columns (CSV, TSV) or fields (JSONL) to read.
+/// The columns (CSV, TSV) or fields (JSONL) to read. A field within an object is named by a path, as in
+/// `review.text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Columns<'a> {
     /// Column of the text; `text`, `sentence` or `content` if `None`.
@@ -384,9 +385,11 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
         Some(name) => (format!("has no column `{name}`; there are {there}"), row.header_line),
         None => (format!("has no column {}; there are {there}", alternatives(defaults)), row.header_line),
     };
+    let nested = row.nested_paths();
     let near = match asked {
         Some(name) => row
             .names()
+            .chain(nested.iter().map(String::as_str))
             .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))
             .filter(|closest| strsim::jaro_winkler(name, closest) > 0.8)
             .map(|closest| format!("did you mean `{closest}`?")),
@@ -395,7 +398,10 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
             .find(|there| defaults.iter().any(|name| is_form_of(name, there)))
             .map(|there| format!("if it is `{there}`: `data.{option}: {there}`")),
     };
-    let hint = near.unwrap_or_else(|| format!("name the column: `data.{option}`"));
+    let hint = near.unwrap_or_else(|| match within_objects(&nested) {
+        Some(paths) => format!("name the column: `data.{option}`; {paths}"),
+        None => format!("name the column: `data.{option}`"),
+    });
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
 }
 

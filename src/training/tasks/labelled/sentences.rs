@@ -15,7 +15,9 @@ use crate::tasks::labelled::sentences::conll::ColumnLines;
 use base::error::Problem;
 use base::fs;
 use base::fs::TextEncoding;
-use data::records::{Row, RowError, RowFormat, Rows, Source, rows_of};
+use data::records::{
+    Row, RowError, RowFormat, Rows, Source, nested_paths, rows_of, take_field, within_objects,
+};
 
 /// Default field (JSONL) or column (Parquet) of the words.
 const TOKEN_FIELD: &str = "tokens";
@@ -217,12 +219,15 @@ impl ListFields {
 
 /// Takes a list of texts out of an object; numbers are replaced by the entries of `names`, if there are any.
 fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result<Vec<String>, Problem> {
-    match fields.shift_remove(name) {
+    match take_field(fields, name) {
         None => {
             let there: Vec<String> = fields.keys().map(|key| format!("`{key}`")).collect();
             let message = format!("has no field `{name}`; there are {}", there.join(", "));
-            Err(Problem::new(message)
-                .hint("name the lists with `text_column` (words) and `label_column` (tags)"))
+            let hint = "name the lists with `text_column` (words) and `label_column` (tags)";
+            Err(Problem::new(message).hint(match within_objects(&nested_paths(fields)) {
+                Some(paths) => format!("{hint}; {paths}"),
+                None => hint.to_string(),
+            }))
         }
         Some(Value::Array(values)) => values
             .into_iter()

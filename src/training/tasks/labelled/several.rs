@@ -254,20 +254,24 @@ fn labels_of_list(name: &str, items: Vec<Value>) -> Result<Vec<String>, Problem>
     Ok(labels)
 }
 
+/// Returns what a cell of a column of 0 and 1 says; `None` for any other text.
+pub(super) fn one_or_zero(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "1.0" | "true" => Some(true),
+        "0" | "0.0" | "false" => Some(false),
+        _ => None,
+    }
+}
+
 /// Returns true if the row has the label after which the column is named.
 fn is_one(source: &str, row: &mut Row, name: &str) -> Result<bool, Problem> {
     let place = format!("{source}:{}", row.line);
     let text = row.take_number(name).map_err(|problem| problem.at(&place))?.unwrap_or_default();
-    match text.trim().to_ascii_lowercase().as_str() {
-        "1" | "1.0" | "true" => Ok(true),
-        "0" | "0.0" | "false" => Ok(false),
-        _ => {
-            let message = format!("column `{name}` is `{text}`, a 0 or a 1 is wanted");
-            Err(Problem::new(message).at(place).hint(
-                "all of the labels are columns here; `label_column` names one column of labels instead",
-            ))
-        }
-    }
+    one_or_zero(&text).ok_or_else(|| {
+        Problem::new(format!("column `{name}` is `{text}`, a 0 or a 1 is wanted"))
+            .at(place)
+            .hint("all of the labels are columns here; `label_column` names one column of labels instead")
+    })
 }
 
 #[cfg(test)]

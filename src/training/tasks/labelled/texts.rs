@@ -2,6 +2,7 @@
 //!
 //! Unlike examples they are not read as a whole, since an input may be endless. An empty text is a text.
 
+use std::iter;
 use std::path::Path;
 
 use anyhow::Result;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::tasks::labelled::read::{Chosen, Columns};
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 use base::error::Problem;
-use data::records::{Row, RowError, RowFormat, Rows, Source, rows_of, take};
+use data::records::{Row, RowError, RowFormat, Rows, Source, rows_of, take, take_field};
 
 /// A text, and the second text of a pair.
 pub type TextPair = (String, Option<String>);
@@ -109,7 +110,9 @@ impl InputTexts {
             None => None,
         };
         let mut others = row.into_fields().map_err(|problem| problem.at(&place))?;
-        others.retain(|name, _| *name != chosen.text && Some(name) != chosen.text_pair.as_ref());
+        for name in iter::once(&chosen.text).chain(&chosen.text_pair) {
+            take_field(&mut others, name);
+        }
         Ok(InputText { place, texts: (text, text_pair), others })
     }
 }
@@ -163,6 +166,14 @@ mod tests {
         }
         let found = texts("a.jsonl", b"{\"n\": [1], \"text\": \"t\"}\n", &columns).expect("is readable");
         assert_eq!((found[0].texts.0.as_str(), &found[0].others["n"]), ("t", &json!([1])));
+        let content = br#"{"id": 7, "review": {"text": "t", "title": "s", "lang": "en"}}"#;
+        let within =
+            Columns { text: Some("review.text"), text_pair: Some("review.title"), ..Columns::default() };
+        for name in ["a.jsonl", "a.json"] {
+            let found = texts(name, content, &within).expect("is readable").remove(0);
+            assert_eq!(found.texts, ("t".to_string(), Some("s".to_string())));
+            assert_eq!(Value::from(found.others), json!({"id": 7, "review": {"lang": "en"}}), "{name}");
+        }
     }
 
     #[test]

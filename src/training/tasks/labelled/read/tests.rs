@@ -1,6 +1,8 @@
 //! Tests of reading labelled files: small files made for each special case, and real datasets if they are
 //! present.
 
+mod nested;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;

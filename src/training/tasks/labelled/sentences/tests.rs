@@ -106,6 +106,21 @@ fn columns_of_every_form_give_the_same_sentences() {
 }
 
 #[test]
+fn lists_within_objects_are_named_by_paths() {
+    let jsonl = r#"{"sentence": {"words": ["in", "London"]}, "ner": {"tags": ["O", "B-LOC"]}}"#;
+    let columns = SentenceColumns {
+        token_field: Some("sentence.words"),
+        tag_field: Some("ner.tags"),
+        ..SentenceColumns::default()
+    };
+    let tagging = Tagging { columns, ..Tagging::default() };
+    assert_eq!(flat(&read("a.jsonl", jsonl, tagging).unwrap()), ["in/O London/B-LOC"]);
+    let error = read("a.jsonl", jsonl, Tagging::default()).unwrap_err();
+    assert!(error.contains("has no field `tokens`; there are `sentence`, `ner`"), "{error}");
+    assert!(error.contains("named by paths: `sentence.words`, `ner.tags`"), "{error}");
+}
+
+#[test]
 fn a_number_sign_is_a_word_where_it_has_a_tag() {
     let tabs = "#\tO\n# 1\tO\n#ada\tB-PER\n";
     assert_eq!(flat(&read("a.conll", tabs, Tagging::default()).unwrap()), ["#/O # 1/O #ada/B-PER"]);
