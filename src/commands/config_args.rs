@@ -72,8 +72,8 @@ impl ConfigArgs {
         config::load_any(&self.config, &self.changes.overrides()?)
     }
 
-    /// Loads the configuration like [`ConfigArgs::load`], with the settings of more flags.
-    fn load_with(&self, mut overrides: Vec<Override>) -> Result<Loaded<PretrainConfig>, Problems> {
+    /// Loads the configuration like [`ConfigArgs::load`], with more settings, which the flags change.
+    pub(super) fn load_with(&self, mut overrides: Vec<Override>) -> Result<Loaded<PretrainConfig>, Problems> {
         overrides.extend(self.changes.overrides()?);
         config::load_pretrain_with(&self.config, &overrides)
     }

@@ -15,11 +15,11 @@ use crate::commands::outputs::OverwriteArgs;
 use crate::commands::{bench, device, staging, terminal};
 use crate::config::{
     CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, OnBadRecord, SourceConfig,
-    language_code,
+    TrainingConfig, language_code,
 };
 use crate::corpus::{Corpus, Judge};
 use crate::error::Problem;
-use crate::estimate::{GPU_SHARE, gpu_seconds};
+use crate::estimate::{Estimate, GPU_SHARE, Rentable, Work, gpu_seconds};
 use crate::families::{Family, ModelConfig};
 use crate::fs::TextEncoding;
 use crate::models::Blueprint;
@@ -29,6 +29,7 @@ use crate::quantity::{
     format_bytes, format_count, format_duration, format_grouped, format_span, parse_duration,
 };
 use crate::recipe::{FilterPreview, Plan, SHORT_LENGTH, TextSample, Wish};
+use crate::tasks::run::{Shapes, TargetShare};
 use crate::telemetry::{Progress, Unit};
 use crate::{fs, machine, precision, recipe};
 
@@ -137,8 +138,9 @@ const GPU_ROWS: usize = 128;
 enum Speed {
     /// Measurements on this machine.
     Here { device: DeviceChoice, on_gpu: bool, compute: ComputeType, threads: usize },
-    /// Predictions for a GPU with this name, from the operations per second of its data sheet.
-    Elsewhere { name: String, peak_flops: f64 },
+    /// Predictions for a GPU with this name, from its data sheet: of one for rent with its memory, of others
+    /// from operations per second alone.
+    Elsewhere { name: String, gpu: Option<Rentable>, peak_flops: f64 },
 }
 
 /// Runs the subcommand.
@@ -221,12 +223,14 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
         sample = sample.filtered(&Judge::new(&DataConfig { filters, ..DataConfig::default() })?);
     }
     let measuring = progress.stage("measuring the speed of models", Unit::Items, None);
+    let training_seconds = budget.as_secs_f64() * TRAINING_SHARE;
     let choice = recipe::choose(
-        budget.as_secs_f64() * TRAINING_SHARE,
+        training_seconds,
         |vocab_size| Ok(sample.cut(vocab_size)?.tokens),
         |size, vocab_size| {
             let found = speed.tokens_per_second(
                 &size.model(args.family, vocab_size, SHORT_LENGTH),
+                speed.rows(),
                 SHORT_LENGTH,
                 size.mlm_probability(),
             )?;
@@ -234,13 +238,24 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
             Ok(found)
         },
     )?;
-    let Some(choice) = choice else {
+    let Some(mut choice) = choice else {
         return Err(Problem::new("not even the smallest model fits into memory").into());
     };
-    let plan = Plan::new(choice, speed.rows(), sample.cut(choice.vocab_size)?.long_share);
+    let long_share = sample.cut(choice.vocab_size)?.long_share;
+    let mut plan = Plan::new(choice, speed.rows(), long_share);
+    let model = choice.size.model(args.family, choice.vocab_size, plan.max_seq_length);
+    let masked_share = choice.size.mlm_probability();
+    // A short training has smaller batches than those whose speed is known, and on a GPU they are slower.
+    if plan.rows < speed.rows()
+        && let Some(found) = speed.tokens_per_second(&model, plan.rows, SHORT_LENGTH, masked_share)?
+    {
+        choice.tokens_per_second = found;
+        choice.tokens = choice.tokens.min(found * training_seconds);
+        plan = Plan::new(choice, plan.rows, long_share);
+    }
     let long_factor = if plan.has_long_rows() {
-        let model = choice.size.model(args.family, choice.vocab_size, plan.max_seq_length);
-        let long = speed.tokens_per_second(&model, plan.max_seq_length, choice.size.mlm_probability())?;
+        let rows = plan.rows * SHORT_LENGTH / plan.max_seq_length;
+        let long = speed.tokens_per_second(&model, rows, plan.max_seq_length, masked_share)?;
         long.map_or(1.0, |long| choice.tokens_per_second / long)
     } else {
         1.0
@@ -309,7 +324,10 @@ impl Speed {
         }
         let half = precision::dtype(ComputeType::Bf16);
         match data_sheet(&args.device, half, false) {
-            Some(peak) => Ok(Self::Elsewhere { name: args.device.clone(), peak_flops: peak }),
+            Some(peak_flops) => {
+                let gpu = Rentable::named(&args.device);
+                Ok(Self::Elsewhere { name: args.device.clone(), gpu, peak_flops })
+            }
             None => Err(Problem::usage(format!(
                 "`{}` is no device that is known",
                 terminal::printable(&args.device)
@@ -320,21 +338,36 @@ impl Speed {
         }
     }
 
-    /// Training speed of a model with rows of `length` tokens; `None` if it does not fit into memory.
+    /// Training speed of a model with micro-batches of `rows` rows of `length` tokens; `None` if it does not
+    /// fit into memory.
     fn tokens_per_second(
         &self,
         model: &ModelConfig,
+        rows: usize,
         length: usize,
         masked_share: f64,
     ) -> Result<Option<f64>> {
         match self {
             Self::Here { device, compute, threads, .. } => {
-                let rows = self.rows() * SHORT_LENGTH / length;
                 let shape = bench::BatchShape { rows, length, is_causal: false };
                 bench::tokens_per_second(model, shape, masked_share, *device, *compute, *threads)
             }
+            Self::Elsewhere { gpu: Some(gpu), .. } => {
+                let shapes = Shapes {
+                    outline: Box::new(Blueprint::masked_lm(model)),
+                    model: model.clone(),
+                    length,
+                    targets: TargetShare::OfTokens(masked_share),
+                };
+                let training =
+                    TrainingConfig { per_device_train_batch_size: rows.into(), ..TrainingConfig::default() };
+                let found = Estimate::on_gpu(gpu, &training, &shapes, None, false, |training| {
+                    Work::new(training, length, 1)
+                });
+                Ok(found.ok().map(|found| found.tokens_per_second))
+            }
             Self::Elsewhere { peak_flops, .. } => {
-                let tokens = (self.rows() * SHORT_LENGTH) as f64;
+                let tokens = (rows * length) as f64;
                 let flops = Blueprint::masked_lm(model).flops(tokens, length as f64, masked_share * tokens);
                 Ok(Some(tokens / gpu_seconds(flops, *peak_flops)))
             }

@@ -38,7 +38,7 @@ use crate::train::saved::Resumed;
 use crate::train::signals::{EndAtOnce, Signals, stopped_by};
 use crate::train::{End, decay, used};
 use crate::trials::{Equipment, Probes, tune};
-use crate::{machine, train};
+use crate::{config, machine, train};
 
 /// The report has the number of predicted tokens if the evaluation predicted fewer than these.
 const FEW_PREDICTED: f64 = 1000.0;
@@ -129,7 +129,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
 /// replaces.
 fn unused_table(args: &PretrainArgs, resolved: &PretrainConfig) -> Option<String> {
     let folder = args.model.as_ref()?;
-    let file = args.config.load().ok()?.config;
+    // The mask of its sample text is that of the folder, not of the table.
+    let without_sample = config::overrides(&[], &["run.sample_text=null".to_string()]).ok()?;
+    let file = args.config.load_with(without_sample).ok()?.config;
     let [table, trained] =
         [file.model.tables.first()?, resolved.model.tables.first()?].map(|model| model.family);
     (table.name != trained.name).then(|| {

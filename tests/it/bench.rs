@@ -114,7 +114,7 @@ fn what_is_no_model_is_exit_code_2_and_the_names_of_those_that_are() {
     assert_eq!((code, stdout.as_str()), (Some(2), ""));
     insta::assert_snapshot!(stderr, @"
     error: --model: `configs/huge.yaml` is neither a model's name nor a file
-      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, neobert-small, neobert-base, or the path of a model folder or of a configuration of `pretrain`
+      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, neobert-small, neobert-base, or the path of a model folder or of a configuration of `pretrain` or `finetune`
     ");
 }
 

@@ -18,7 +18,7 @@ const FINETUNE: &str = "model: base\ndata: {train_file: a.csv, eval_file: b.csv,
 const SETS: &str = "training.max_steps=100\ndata.sources=[{files: [a.txt, 'b c.jsonl'], field: text}]\n\
                     data.sources.0.weight=2.5\ntraining.max_train_time=24h\nrun.output_dir=\"runs/a\"\n\
                     model={electra: {num_hidden_layers: 2}}\ntokenizer.algorithm=wordpiece\n\
-                    data.filters.c4.enabled=true\n";
+                    data.filters.c4.enabled=true\nrun.sample_text=null\n";
 
 pub(super) fn all(folder: &Path, runs: &Runs) -> Result<Vec<Input>> {
     let resolved = fs::read(runs.pretrained("config.yaml"))?;

@@ -84,7 +84,7 @@ fn classifiers_have_the_shape_of_a_name_a_configuration_or_a_folder() {
 fn errors_name_the_possible_values() {
     insta::assert_snapshot!(wrong("--model huge"), @"
     --model: `huge` is neither a model's name nor a file
-      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, neobert-small, neobert-base, or the path of a model folder or of a configuration of `pretrain`
+      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, neobert-small, neobert-base, or the path of a model folder or of a configuration of `pretrain` or `finetune`
     ");
     insta::assert_snapshot!(wrong("--model base --length 128,1024"), @"
     --length: rows of 1024 tokens are longer than the 512 positions of `base`

@@ -204,10 +204,11 @@ fn pairs(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) 
 
 pub(super) fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
     let rtd = &config.rtd;
-    // Sizes outside of their limits are reported already.
+    // Families without such a head and sizes outside of their limits are reported elsewhere.
     let given =
         [rtd.generator_hidden_size, rtd.generator_num_attention_heads, rtd.generator_intermediate_size];
-    let is_sensible = model.encoder.num_attention_heads > 0
+    let is_sensible = model.family.replaced_tokens.is_some()
+        && model.encoder.num_attention_heads > 0
         && model.encoder.hidden_size >= model.encoder.num_attention_heads
         && given.iter().all(|size| size.is_none_or(|size| (1..=1 << 18).contains(&size)));
     if !is_sensible {

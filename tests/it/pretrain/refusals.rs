@@ -109,7 +109,7 @@ fn a_corpus_of_one_document_cannot_be_split() {
 fn a_sample_with_the_mask_of_another_family_is_told_before_the_training() {
     let place = Workplace::new();
     let refused = place.run(&["run.sample_text=the [MASK] sleeps"], &[]);
-    refused.refused(1, &["run.sample_text: has no mask token", "hint: write `<mask>`"]);
+    refused.refused(2, &["`run.sample_text` has `[MASK]`, and the mask of RoBERTa is `<mask>`"]);
     assert!(place.checkpoints().is_empty() && !place.run_path("metrics.jsonl").exists());
 }
 
