@@ -28,7 +28,7 @@ use crate::precision::Hardware;
 use crate::quantity::{
     format_bytes, format_count, format_duration, format_grouped, format_span, parse_duration,
 };
-use crate::recipe::{FilterPreview, Plan, SHORT_LENGTH, TextSample, Wish};
+use crate::recipe::{Choice, FilterPreview, Plan, SHORT_LENGTH, TextSample, Wish};
 use crate::tasks::run::{Shapes, TargetShare};
 use crate::telemetry::{Progress, Unit};
 use crate::{fs, machine, precision, recipe};
@@ -238,28 +238,12 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
             Ok(found)
         },
     )?;
-    let Some(mut choice) = choice else {
+    let Some(choice) = choice else {
         return Err(Problem::new("not even the smallest model fits into memory").into());
     };
     let long_share = sample.cut(choice.vocab_size)?.long_share;
-    let mut plan = Plan::new(choice, speed.rows(), long_share);
-    let model = choice.size.model(args.family, choice.vocab_size, plan.max_seq_length);
-    let masked_share = choice.size.mlm_probability();
-    // A short training has smaller batches than those whose speed is known, and on a GPU they are slower.
-    if plan.rows < speed.rows()
-        && let Some(found) = speed.tokens_per_second(&model, plan.rows, SHORT_LENGTH, masked_share)?
-    {
-        choice.tokens_per_second = found;
-        choice.tokens = choice.tokens.min(found * training_seconds);
-        plan = Plan::new(choice, plan.rows, long_share);
-    }
-    let long_factor = if plan.has_long_rows() {
-        let rows = plan.rows * SHORT_LENGTH / plan.max_seq_length;
-        let long = speed.tokens_per_second(&model, rows, plan.max_seq_length, masked_share)?;
-        long.map_or(1.0, |long| choice.tokens_per_second / long)
-    } else {
-        1.0
-    };
+    let (plan, long_factor) = planned(choice, args.family, &speed, training_seconds, long_share)?;
+    let choice = plan.choice;
     measuring.finish("done");
 
     let wish = Wish {
@@ -299,6 +283,34 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
         format!("next: mlmtrain pretrain --config {}", output.display()),
     ];
     lines.iter().try_for_each(|line| terminal::stdout_line(line))
+}
+
+/// Returns the plan for a choice that was made for `training_seconds` with the speed of the largest batches, and
+/// how many times as long a token of a long row takes as one of a short row. A short training has smaller
+/// batches, and on a GPU they are slower.
+fn planned(
+    mut choice: Choice,
+    family: Family,
+    speed: &Speed,
+    training_seconds: f64,
+    long_share: f64,
+) -> Result<(Plan, f64)> {
+    let mut plan = Plan::new(choice, speed.rows(), long_share);
+    let model = choice.size.model(family, choice.vocab_size, plan.max_seq_length);
+    let masked_share = choice.size.mlm_probability();
+    if plan.rows < speed.rows()
+        && let Some(found) = speed.tokens_per_second(&model, plan.rows, SHORT_LENGTH, masked_share)?
+    {
+        choice.tokens_per_second = found;
+        choice.tokens = choice.tokens.min(found * training_seconds);
+        plan = Plan::new(choice, plan.rows, long_share);
+    }
+    if !plan.has_long_rows() {
+        return Ok((plan, 1.0));
+    }
+    let rows = plan.rows * SHORT_LENGTH / plan.max_seq_length;
+    let long = speed.tokens_per_second(&model, rows, plan.max_seq_length, masked_share)?;
+    Ok((plan, long.map_or(1.0, |long| choice.tokens_per_second / long)))
 }
 
 /// Prints how much of a crawl each filter drops.

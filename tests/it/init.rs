@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use mlmtrain::quantity::format_count;
+
 use crate::workplace::Workplace;
 
 /// Some paragraphs in a file with blank lines between them.
@@ -55,6 +57,14 @@ fn the_configuration_trains_and_says_why() {
     let elsewhere = ["init", "--text", "animals.txt", "--budget", "3d", "--device", "H100", "--output", "-"];
     let printed = place.program(&elsewhere, "").ok().stdout;
     assert!(printed.contains("device: cuda\n") && printed.contains("not measured: 35 %"), "{printed}");
+    // `plan` predicts the same speed, also where batches are small.
+    let written = [&elsewhere[..8], &["elsewhere.yaml"]].concat();
+    let predicted = place.program(&written, "").ok().stdout;
+    let planned = ["plan", "--config", "elsewhere.yaml", "--device", "h100", "--json"];
+    let planned: serde_json::Value = serde_json::from_str(&place.program(&planned, "").ok().stdout).unwrap();
+    let speed = planned["devices"][0]["tokens_per_second"].as_f64().unwrap();
+    let words = format!("at {} tokens/s;", format_count(speed as u64));
+    assert!(predicted.contains(&words), "{predicted}{planned}");
 }
 
 #[test]

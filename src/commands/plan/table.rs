@@ -72,7 +72,7 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
             ));
         }
     }
-    let which = if run.count() > 1 { " of all seeds, one after the other" } else { "" };
+    let which = if run.count() > 1 { ", for all seeds one after the other" } else { "" };
     lines
         .push(format!("time is that of training alone{which}: preparing, evaluating and saving come on top"));
     if rows.iter().any(|row| !row.device.is_here()) {

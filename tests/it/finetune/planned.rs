@@ -37,7 +37,7 @@ fn a_fine_tuning_configuration_is_planned_and_timed_like_one_of_pretraining() {
     assert_eq!([&here["measured"], &rented["measured"]], [&Value::Bool(true), &Value::Bool(false)]);
     assert_eq!([&here["usd_per_hour"], &rented["usd_per_hour"]], [&Value::from(2.0), &Value::from(0.5)]);
     let shown = place.program(&["plan", "--config", "tuned.yaml", "--device", "t4"], "").ok().stdout;
-    for words in ["40 steps for each of 3 seeds", "of all seeds, one after the other", "predicted"] {
+    for words in ["40 steps for each of 3 seeds", "for all seeds one after the other", "predicted"] {
         assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
     }
     for flag in [&["--tokens", "1M"][..], &["--machines", "2"], &["--save"]] {
