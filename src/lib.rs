@@ -22,7 +22,7 @@
 //! | [`error`] | errors with a hint |
 //! | [`pages`] | columns of text, the frame of HTML pages and charts, for reports |
 //! | [`quantity`] | durations, bytes and counts |
-//! | [`words`] | lists of names in sentences |
+//! | [`words`] | lists of names and counted nouns in sentences |
 //! | [`quietly`] | panics of other crates as errors |
 //! | [`instructions`] | the processor's vector instructions, and the user's cap on them |
 //! | [`processes`] | several processes: common decisions, exchange of counts and bytes |

@@ -12,7 +12,7 @@
 #   --output FOLDER      runs/sentiment unless given; called again, it goes on with what is missing there
 #   --program FILE       mlmtrain from the PATH unless given
 #
-# The arguments go to both trainings, such as `--max-train-samples 2000`. Minutes are those of training alone.
+# The arguments go to both trainings, such as `--max-train-samples 2000` or `--epochs 1`. Minutes are those of training alone.
 set -euo pipefail
 usage="usage: sentiment.sh [--model DIR] [--train FILE] [--eval FILE] [--price USD] [--device DEVICE] [--half TYPE]
        [--output FOLDER] [--program FILE] [-- ARGUMENTS OF FINETUNE]"
@@ -27,12 +27,16 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ $# -eq 0 ] || shift
 
+# Below flags and `--set`, so that the arguments change it.
+recipe='
+seeds: [1]
+data: {max_seq_length: 64}
+training: {num_train_epochs: 3, per_device_train_batch_size: 32, learning_rate: 5.0e-5, warmup_steps: 0.1, weight_decay: 0.01,
+  eval_steps: 0, save_steps: 0}
+'
 finetune() { # number type, arguments...
-    "$program" finetune --task classify --model "$model" --train "$train" --eval "$eval" --output-dir "$output/$1" \
-        --seeds 1 --set "run.device=$device" --set "precision.compute=$1" --set data.max_seq_length=64 \
-        --set training.num_train_epochs=3 --set training.per_device_train_batch_size=32 --set training.learning_rate=5e-5 \
-        --set training.warmup_steps=0.1 --set training.weight_decay=0.01 --set training.eval_steps=0 \
-        --set training.save_steps=0 "${@:2}"
+    "$program" finetune --task classify --config <(echo "$recipe") --model "$model" --train "$train" --eval "$eval" \
+        --output-dir "$output/$1" --set "run.device=$device" --set "precision.compute=$1" "${@:2}"
 }
 result() { # number type, name
     sed -nE "s/^ *\"$2\": ([^,]+),?$/\1/p" "$output/$1/all_results.json"

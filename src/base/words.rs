@@ -1,4 +1,4 @@
-//! Lists of names in sentences.
+//! Lists of names and counted nouns in sentences.
 
 /// Joins names by commas, the last two by `conjunction`: `a`, `a and b`, `a, b and c`.
 pub fn joined<S: AsRef<str>>(names: &[S], conjunction: &str) -> String {
@@ -7,6 +7,11 @@ pub fn joined<S: AsRef<str>>(names: &[S], conjunction: &str) -> String {
         Some((last, rest)) if !rest.is_empty() => format!("{} {conjunction} {last}", rest.join(", ")),
         _ => names.concat(),
     }
+}
+
+/// A number of things: `1 file`, `3 files`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -20,5 +25,10 @@ mod tests {
             [0, 1, 2, 3].map(|count| joined(&names[..count], "and")),
             ["", "a", "a and b", "a, b and c"]
         );
+    }
+
+    #[test]
+    fn one_of_a_kind_is_singular() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "file")), ["0 files", "1 file", "2 files"]);
     }
 }

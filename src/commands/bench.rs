@@ -5,6 +5,7 @@
 //! that runs out of memory ends nothing else. `table.rs` formats the rows.
 
 pub mod args;
+mod defaults;
 mod job;
 mod most_rows;
 mod table;
@@ -12,45 +13,30 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use anyhow::Result;
 
 use crate::commands::bench::args::{BenchArgs, BenchTask};
+use crate::commands::bench::defaults::{Defaults, LABELS, pretraining};
 use crate::commands::bench::job::{Ended, Job, Machine, Place, Steps};
 use crate::commands::bench::table::{Epoch, Measured, Outcome, Row, Table};
 use crate::commands::terminal;
 use crate::config::{
-    AnyLoaded, BatchSize, ComputeType, DeviceChoice, FinetuneConfig, MuonConfig, OptimizerType,
-    PrecisionConfig, PretrainConfig, RtdConfig, TrainingConfig,
+    ComputeType, DeviceChoice, FinetuneConfig, MuonConfig, OptimizerType, PretrainConfig, RtdConfig,
+    TrainingConfig,
 };
 use crate::error::Problem;
 use crate::estimate::update_bytes;
-use crate::families::{MODEL_NAMES, ModelConfig, named_model};
-use crate::interop::{HubConfig, read_folder};
+use crate::families::ModelConfig;
 use crate::ops::peak;
-use crate::precision::Hardware;
 use crate::quantity::format_bytes;
-use crate::tasks::pretraining::{most_masked, origin, planned_model};
+use crate::tasks::pretraining::most_masked;
 use crate::tasks::run::Shapes;
 use crate::telemetry::{Progress, Unit};
 use crate::train::bench::{Case, TimedTask};
-use crate::{config, fs, machine, optim};
+use crate::{machine, optim};
 
 pub(super) use args::some_seconds;
 pub(super) use job::run as run_job;
-
-/// Default share of masked tokens, without a configuration.
-const MASKED_SHARE: f64 = 0.15;
-
-/// Default number of rows, without a flag or a configuration.
-const BATCH: usize = 8;
-
-/// Default row length in tokens, without a flag or a configuration.
-const LENGTH: usize = 128;
-
-/// Default number of labels of a classifier, as in AG News.
-const LABELS: usize = 4;
 
 /// Runs the subcommand.
 pub fn run(args: &BenchArgs) -> Result<()> {
@@ -134,17 +120,11 @@ fn is_above_peak(measured: &Measured, peak: Option<f64>) -> bool {
 
 /// Returns every combination of the flags, in their order, with the name of its model.
 fn rows(args: &BenchArgs) -> Result<Vec<(String, Case)>> {
-    refuse_flags_of_other_task(args)?;
     let mut rows = Vec::new();
     for name in &args.model {
         let defaults = Defaults::new(name)?;
         let longest = defaults.model.max_sequence_length();
-        let task = match args.task {
-            BenchTask::Pretrain => defaults.task.clone(),
-            BenchTask::Classify => {
-                TimedTask::Classification { labels: args.labels.map_or(LABELS, |labels| labels as usize) }
-            }
-        };
+        let task = task(args, &defaults.task)?;
         for &rows_at_once in &given(&args.batch, defaults.batch) {
             for &length in &given(&args.length, defaults.length) {
                 if length > longest {
@@ -175,113 +155,30 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Case)>> {
     Ok(rows)
 }
 
-/// Refuses flags that apply only to the other task.
-fn refuse_flags_of_other_task(args: &BenchArgs) -> Result<()> {
-    let (flag, message) = match args.task {
-        BenchTask::Pretrain if args.labels.is_some() => ("--labels", "is for `--task classify`"),
-        BenchTask::Classify if args.short => {
+/// Returns the task of the flags, by default that of a model. Refuses flags that apply only to another task.
+fn task(args: &BenchArgs, default: &TimedTask) -> Result<TimedTask> {
+    let task = match (args.task, default) {
+        (Some(BenchTask::Pretrain), TimedTask::Classification { .. }) => pretraining(),
+        (Some(BenchTask::Classify), TimedTask::Pretraining { .. }) => {
+            TimedTask::Classification { labels: LABELS }
+        }
+        (_, default) => default.clone(),
+    };
+    let (flag, message) = match (task, args.labels) {
+        (TimedTask::Pretraining { .. }, Some(_)) => ("--labels", "is for `--task classify`"),
+        (TimedTask::Classification { .. }, _) if args.short => {
             ("--short", "is for pretraining: a row of classification is one text")
         }
-        _ => return Ok(()),
+        (TimedTask::Classification { .. }, Some(labels)) => {
+            return Ok(TimedTask::Classification { labels: labels as usize });
+        }
+        (task, None) => return Ok(task),
     };
     Err(Problem::usage(message).at(flag).hint("leave it out").into())
 }
 
 fn given(values: &[u32], default: usize) -> Vec<usize> {
     if values.is_empty() { vec![default] } else { values.iter().map(|&value| value as usize).collect() }
-}
-
-/// A model, and the settings of its steps unless a flag changes them.
-struct Defaults {
-    model: ModelConfig,
-    /// The task of the configuration, or the pretraining task of the model.
-    task: TimedTask,
-    batch: usize,
-    length: usize,
-    compute: ComputeType,
-    optim: OptimizerType,
-    muon: MuonConfig,
-}
-
-impl Defaults {
-    /// Returns the defaults for `name`: a named model, a model folder, or a configuration file.
-    fn new(name: &str) -> Result<Self> {
-        let path = Path::new(name);
-        let shape = match named_model(name) {
-            None if path.is_dir() => Some(HubConfig::read(&path.join("config.json"))?.model),
-            named => named,
-        };
-        if let Some(model) = shape {
-            let length = LENGTH.min(model.max_sequence_length());
-            let task =
-                TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share: MASKED_SHARE };
-            let TrainingConfig { optim, muon, .. } = TrainingConfig::default();
-            return Ok(Self { model, task, batch: BATCH, length, compute: ComputeType::F32, optim, muon });
-        }
-        if !fs::exists(path) {
-            let problem = Problem::usage(format!(
-                "`{}` is neither a model's name nor a file",
-                terminal::printable(name)
-            ))
-            .at("--model");
-            return Err(problem
-                .hint(format!(
-                    "take {}, or the path of a model folder or of a configuration of `pretrain` or `finetune`",
-                    MODEL_NAMES.join(", ")
-                ))
-                .into());
-        }
-        match config::load_any(path, &[])? {
-            AnyLoaded::Pretrain(loaded) => Self::of_pretraining(&loaded.config),
-            AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => Self::of_finetuning(&loaded.config),
-            AnyLoaded::Tasks(_) => {
-                let message = "holds tasks of a comparison, and one configuration or model is wanted";
-                Err(Problem::usage(message).at(name).hint("name a model folder").into())
-            }
-        }
-    }
-
-    fn of_pretraining(config: &PretrainConfig) -> Result<Self> {
-        let (config, _) = origin::resolve(config)?;
-        let task = TimedTask::Pretraining {
-            task: config.task,
-            rtd: config.rtd.clone(),
-            masked_share: most_masked(&config.mlm),
-        };
-        let length = config.data.max_seq_length;
-        Ok(Self::of_sections(planned_model(&config)?, task, length, &config.training, &config.precision))
-    }
-
-    /// Steps of a classifier, because heads cost little.
-    fn of_finetuning(config: &FinetuneConfig) -> Result<Self> {
-        let model = read_folder(&config.model)?.config;
-        let labels = if config.data.labels.is_empty() { LABELS } else { config.data.labels.len() };
-        let length = config.data.max_seq_length.unwrap_or(LENGTH).min(model.max_sequence_length());
-        let task = TimedTask::Classification { labels };
-        Ok(Self::of_sections(model, task, length, &config.training, &config.precision))
-    }
-
-    fn of_sections(
-        model: ModelConfig,
-        task: TimedTask,
-        length: usize,
-        training: &TrainingConfig,
-        precision: &PrecisionConfig,
-    ) -> Self {
-        Self {
-            model,
-            task,
-            batch: match training.per_device_train_batch_size {
-                BatchSize::Rows(rows) => rows,
-                BatchSize::Auto => BATCH,
-            },
-            length,
-            // The type that a run would choose on a CPU; for a GPU there is a flag.
-            compute: precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
-            optim: training.optim,
-            muon: training.muon.clone(),
-        }
-    }
 }
 
 /// Measures the peaks that the rows are compared with, and reports them.

@@ -85,8 +85,7 @@ impl Outcome {
         let [step, planned] = self.steps;
         match self.end {
             None => "  (complete already)".into(),
-            Some(End::Time) => format!("  (`training.max_train_time` ended it at step {step} of {planned})"),
-            Some(End::Steps) if step < planned => {
+            Some(End::Time | End::Steps) if step < planned => {
                 format!("  (`{}` ended it at step {step} of {planned})", self.limits.join("` or `"))
             }
             Some(_) => String::new(),
@@ -245,7 +244,7 @@ fn train_seed<T: Target>(
     if let Some(how) = data.uniform_answers().filter(|_| with.machine.world.is_first()) {
         with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
     }
-    let limits = config.run.limits().collect();
+    let limits = config.run.all_limits(&config.training);
     let details = data.details();
     Ok(Outcome { seed: *seed, end, steps: [step, planned_steps], results, details, model, limits })
 }

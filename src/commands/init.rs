@@ -7,7 +7,7 @@ mod sources;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use crate::commands::init::labelled::LabelledArgs;
@@ -28,9 +28,10 @@ use crate::precision::Hardware;
 use crate::quantity::{
     format_bytes, format_count, format_duration, format_grouped, format_span, parse_duration,
 };
-use crate::recipe::{Choice, FilterPreview, Plan, SHORT_LENGTH, TextSample, Wish};
+use crate::recipe::{Choice, ExpectedLanguage, FilterPreview, Plan, SHORT_LENGTH, TextSample, Wish};
 use crate::tasks::run::{Shapes, TargetShare};
 use crate::telemetry::{Progress, Unit};
+use crate::words::counted;
 use crate::{fs, machine, precision, recipe};
 
 /// Share of the budget for training; the rest is for preparing, evaluating and saving.
@@ -165,31 +166,59 @@ pub fn run(args: &InitArgs) -> Result<()> {
     }
 }
 
-/// Makes a record that cannot be read an error.
-fn require_all_records(sources: &mut [SourceConfig]) {
-    for source in sources {
-        source.on_bad_record = OnBadRecord::Fail;
-    }
-}
-
-/// Reads a sample of the text. If all of its records can be read, the configuration's `sources` require that.
+/// Reads a sample of the text. The configuration's `sources` leave out records that cannot be read only where
+/// the sample has some.
+///
+/// # Errors
+/// Returns an error if no record of a file can be read, with the reason of the first one.
 fn read_sample(staged: &DataConfig, sources: &mut [SourceConfig], progress: &Progress) -> Result<TextSample> {
     let sample = TextSample::read(staged).or_else(|_| {
         // If nothing at all can be read, the first record that cannot be read says why.
-        let mut strict = staged.clone();
-        require_all_records(&mut strict.sources);
-        TextSample::read(&strict)
+        let strict = staged.sources.iter().cloned().map(fails_on_bad_records);
+        TextSample::read(&DataConfig { sources: strict.collect(), ..staged.clone() })
     })?;
-    if sample.bad_records > 0 {
+    for file in sample.bad_files.iter().filter(|file| file.documents == 0) {
+        let files = vec![file.path.display().to_string()];
+        let source = SourceConfig { files, ..staged.sources[file.source].clone() };
+        let alone = DataConfig { sources: vec![fails_on_bad_records(source)], ..staged.clone() };
+        TextSample::read(&alone)
+            .context("no record of a file can be read; name files of other fields in sources of their own")?;
+    }
+    for (index, source) in sources.iter_mut().enumerate() {
+        let files = sample.bad_files.iter().filter(|file| file.source == index);
+        let found: Vec<String> = files
+            .map(|file| format!("{} in `{}`", format_grouped(file.bad_records), file.path.display()))
+            .collect();
+        if found.is_empty() {
+            source.on_bad_record = OnBadRecord::Fail;
+            continue;
+        }
         progress.warn(&format!(
             "records of the sample that cannot be read: {}; the configuration leaves such ones out \
              (`on_bad_record: skip`), and without that key `prepare` names the first of them",
-            format_grouped(sample.bad_records)
+            found.join(", ")
         ));
-    } else {
-        require_all_records(sources);
     }
     Ok(sample)
+}
+
+fn fails_on_bad_records(source: SourceConfig) -> SourceConfig {
+    SourceConfig { on_bad_record: OnBadRecord::Fail, ..source }
+}
+
+/// Measures how much of a sample is in other languages than the expected one, and says it.
+fn expected_language(code: &str, sample: &TextSample, progress: &Progress) -> Result<ExpectedLanguage> {
+    let language = ExpectedLanguage::new(code, sample)?;
+    let [documents, text] = [language.documents, language.text].map(|share| 100.0 * share);
+    let line = format!(
+        "not in `{code}`: {documents:.1} % of the documents, {text:.1} % of the text; they are left out"
+    );
+    if language.text > 0.5 {
+        progress.warn(&format!("{line} (`--language` names the language of the documents that stay)"));
+    } else {
+        progress.note(&line);
+    }
+    Ok(language)
 }
 
 /// Writes a configuration of `pretrain` for a text.
@@ -205,7 +234,7 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
     progress.note(&format!(
         "the text: {} in {}, about {} decompressed",
         format_bytes(sample.disk_bytes),
-        if sample.files == 1 { "a file".to_string() } else { format!("{} files", sample.files) },
+        counted(sample.files, "file"),
         format_bytes(sample.text_bytes as u64)
     ));
     let corpus = Corpus::open(&staged)?;
@@ -220,6 +249,12 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
     if let Some((reason, previews)) = &crawl {
         show_previews(reason, previews, &progress);
         let filters = recipe::crawl_filters(previews);
+        sample = sample.filtered(&Judge::new(&DataConfig { filters, ..DataConfig::default() })?);
+    }
+    let language = args.language.as_deref().map(|code| expected_language(code, &sample, &progress));
+    let language = language.transpose()?;
+    if let Some(language) = &language {
+        let filters = ExpectedLanguage::filter(&language.code);
         sample = sample.filtered(&Judge::new(&DataConfig { filters, ..DataConfig::default() })?);
     }
     let measuring = progress.stage("measuring the speed of models", Unit::Items, None);
@@ -249,7 +284,7 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
     let wish = Wish {
         sources,
         crawl,
-        language: args.language.clone(),
+        language,
         budget: format_duration(budget),
         device: speed.device_name(),
         measured_on: speed.place(),
@@ -273,12 +308,13 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
             choice.vocab_size
         ),
         format!(
-            "predicted: {} of training, {} steps, {} tokens at {} tokens/s; {:.1} epochs",
+            "predicted: {} of training, {} steps, {} tokens at {} tokens/s; {:.1} epochs{}",
             format_span(seconds.as_secs_f64()),
             plan.steps,
             format_count(plan.tokens()),
             format_count(choice.tokens_per_second as u64),
             plan.tokens() as f64 / choice.text_tokens,
+            if choice.is_limited_by_text() { ": the text is the limit, not the budget" } else { "" },
         ),
         format!("next: mlmtrain pretrain --config {}", output.display()),
     ];

@@ -160,8 +160,24 @@ fn prices(path: &Path) -> Result<Vec<(String, f64)>, Problems> {
         .collect()
 }
 
+/// Refuses flags about GPUs that are not among `--device`.
+fn refuse_flags_of_other_devices(args: &PlanArgs) -> Result<(), Problem> {
+    if !args.machines.is_empty() && args.device.iter().all(Device::is_here) {
+        let message = "is for GPUs by name, and `--device` has none";
+        return Err(Problem::usage(message).at("--machines").hint("add one, such as `--device h100`"));
+    }
+    match args.price.iter().find(|(name, _)| args.device.iter().all(|device| device.name() != name)) {
+        Some((name, _)) => {
+            let message = format!("names `{name}`, which is not among `--device`");
+            Err(Problem::usage(message).at("--price").hint(format!("add it there: `--device {name}`")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Runs the subcommand.
 pub fn run(args: &PlanArgs) -> Result<()> {
+    refuse_flags_of_other_devices(args)?;
     match args.config.load_any()? {
         AnyLoaded::Pretrain(loaded) => {
             let config = staging::pretraining(loaded.config, Corpus::Skipped)?;

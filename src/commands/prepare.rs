@@ -32,7 +32,7 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
     if !world.is_first() {
         return Ok(());
     }
-    warn_of_unknown_text(&config, &progress)?;
+    warn_of_lost_text(&config, &progress)?;
     let folder = config.prepared_dir();
     if let Some(report) = prepare::read_report(&folder)? {
         report.to_table().iter().try_for_each(|line| terminal::stdout_line(line))?;
@@ -80,11 +80,25 @@ fn finish(stage: Option<(prepare::Stage, Stage, u64)>) {
     }
 }
 
-/// Warns of sources with much text that is unknown to the tokenizer, according to the report of the prepared
-/// folder.
-pub(super) fn warn_of_unknown_text(config: &PretrainConfig, progress: &Progress) -> Result<()> {
-    let report = prepare::read_report(&config.prepared_dir())?;
-    for (source, share) in report.iter().flat_map(|report| &report.unknown_text) {
+/// Share of the text of a source that is left out with a warning.
+const MUCH_OF_A_SOURCE: f64 = 0.9;
+
+/// Warns of sources of which nearly all was left out, and of those with much text that is unknown to the
+/// tokenizer, according to the report of the prepared folder.
+pub(super) fn warn_of_lost_text(config: &PretrainConfig, progress: &Progress) -> Result<()> {
+    let Some(report) = prepare::read_report(&config.prepared_dir())? else { return Ok(()) };
+    for source in &report.sources {
+        let share = 1.0 - source.kept.bytes as f64 / source.read.bytes.max(1) as f64;
+        let most = source.dropped.iter().max_by_key(|(_, amount)| amount.bytes);
+        if let Some((reason, _)) = most.filter(|_| share > MUCH_OF_A_SOURCE) {
+            progress.warn(&format!(
+                "source `{}`: {:.1} % of its text is left out, most of it by `{reason}`; the report has examples",
+                source.name,
+                100.0 * share
+            ));
+        }
+    }
+    for (source, share) in &report.unknown_text {
         progress.warn(&format!(
             "source `{source}`: {:.0} % of its text, by bytes, is unknown to the tokenizer: a model learns nothing of \
              it (a tokenizer of the language knows it, or a larger `tokenizer.vocab_size`; byte-level ones know all)",

@@ -178,7 +178,7 @@ fn train(
         progress.note(&line);
     }
     if machine.world.is_first() {
-        prepare::warn_of_unknown_text(resolved, progress)?;
+        prepare::warn_of_lost_text(resolved, progress)?;
     }
     let signals = Signals::listen(progress)?;
     drop(end_at_once);
@@ -275,7 +275,8 @@ fn report<T, D>(
     let mut lines = vec![match outcome.end {
         None => format!("this run is complete ({} steps); nothing was done", outcome.step),
         Some(End::Time) => format!(
-            "the time budget is used up after {} steps, before the learning rate has decayed",
+            "`{}` ended the run after {} steps, before the learning rate has decayed",
+            config.run.all_limits(&config.training).join("` or `"),
             outcome.step
         ),
         Some(End::Patience) => format!("stopped after {} steps: evaluation no longer improves", outcome.step),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceChoice;
 use crate::on_resume::OnResume;
+use crate::training::TrainingConfig;
 
 /// Another program that shows the records of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -92,6 +93,12 @@ impl RunSection {
     /// Returns the first key that may make a run shorter than its steps.
     pub fn limit(&self) -> Option<&'static str> {
         self.limits().next()
+    }
+
+    /// Returns all given keys that may end a run before its steps are done.
+    pub fn all_limits(&self, training: &TrainingConfig) -> Vec<&'static str> {
+        let time = training.max_train_time.as_ref().map(|_| "training.max_train_time");
+        time.into_iter().chain(self.limits()).collect()
     }
 
     /// Returns all given keys that may make a run shorter than its steps.

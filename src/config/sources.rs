@@ -92,7 +92,8 @@ pub struct SourceConfig {
     /// Unit that is one document (plain text only); of archives, the file is a member or a record.
     #[serde(default = "file")]
     pub document: DocumentUnit,
-    /// The JSON field or column that holds the text; null counts as empty.
+    /// The JSON field or column that holds the text; null counts as empty. `doc.text` is the field `text` of
+    /// the object `doc`, unless a field has that whole name.
     #[schemars(length(min = 1), example = &"text")]
     #[serde(default = "text")]
     pub field: String,

@@ -7,7 +7,7 @@ pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod json_elements;
 pub(crate) mod lines;
-mod nested;
+pub(crate) mod nested;
 pub(crate) mod parquet;
 mod rows;
 pub(crate) mod utf8;

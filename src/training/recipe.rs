@@ -18,9 +18,9 @@ mod write;
 mod tests;
 
 pub use choose::{Choice, Limit, choose};
-pub use crawl::{FilterPreview, crawl_filters, crawl_reason, preview_filters};
+pub use crawl::{ExpectedLanguage, FilterPreview, crawl_filters, crawl_reason, preview_filters};
 pub use labelled::{LabelColumns, LabelledFacts, TextColumns};
 pub use plan::Plan;
-pub use sample::{Cut, TextSample, document_unit};
+pub use sample::{BadFile, Cut, TextSample, document_unit};
 pub use size::{SHORT_LENGTH, Size};
 pub use write::{Wish, to_yaml};

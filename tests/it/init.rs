@@ -34,10 +34,7 @@ fn the_configuration_trains_and_says_why() {
     assert!(stdout.contains("predicted: ") && stdout.contains("39.9 epochs"), "{stdout}");
     assert!(stdout.ends_with("next: mlmtrain pretrain --config pretrain.yaml\n"), "{stdout}");
     let yaml = fs::read_to_string(place.path("pretrain.yaml")).unwrap();
-    assert!(
-        yaml.contains("document: paragraph\n") && yaml.contains("language: {expected: [en]}\n"),
-        "{yaml}"
-    );
+    assert!(yaml.contains("document: paragraph\n") && yaml.contains("language: {expected: [en]} "), "{yaml}");
     assert!(yaml.contains("more text would help"), "{yaml}");
 
     // A few of its steps.
@@ -256,4 +253,29 @@ fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
     }
     assert!(yaml.contains("deduplication: {exact: true, near_threshold: 0.8}"), "{yaml}");
     place.program(&["config", "check", "pretrain.yaml"], "").ok();
+}
+
+/// A file whose records are all unreadable is an error, and a source alone leaves out what cannot be read.
+#[test]
+fn files_that_cannot_be_read_and_other_languages_are_said() {
+    let place = Workplace::new();
+    text(&place);
+    let record = "{\"doc\": {\"body\": \"the eagle sees the horse\"}}\n";
+    fs::write(place.path("nested.jsonl"), record.repeat(20)).unwrap();
+    let init = ["init", "--budget", "1h", "--device", "H100", "--output", "-", "--text", "animals.txt"];
+    let refused = place.program(&[&init[..], &["nested.jsonl"]].concat(), "");
+    refused.refused(
+        1,
+        &["no record of a file can be read", "nested.jsonl:1:1: field `text` is missing", "`doc.body`"],
+    );
+    let nested = ["init", "--budget", "1h", "--device", "H100", "--output", "-", "--field", "doc.body"];
+    let written = place.program(&[&nested[..], &["--text", "nested.jsonl"]].concat(), "").ok();
+    assert!(written.stdout.contains("field: doc.body\n"), "{}", written.stdout);
+    fs::write(place.path("some.jsonl"), "{\"text\": \"the owl sees the trout\"}\n{\"text\": 1}\n".repeat(9))
+        .unwrap();
+    let some = place.program(&[&init[..], &["some.jsonl"]].concat(), "").ok();
+    assert!(some.stderr.contains("cannot be read: 9 in `some.jsonl`"), "{}", some.stderr);
+    let swedish = place.program(&[&init[..], &["--language", "sv"]].concat(), "").ok();
+    assert!(swedish.stderr.contains("warning: not in `sv`: "), "{}", swedish.stderr);
+    assert!(swedish.stdout.contains("language: {expected: [sv]} "), "{}", swedish.stdout);
 }

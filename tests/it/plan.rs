@@ -116,6 +116,13 @@ fn several_machines_share_a_run_and_pay_for_their_network() {
     assert_eq!(networks, 3, "10, 25 and 100 Gb/s: {shown}");
     let few = shown_with(&place, &all, &["--set", "training.gradient_accumulation_steps=4"]);
     assert!(few.contains("more than 4 GPUs are refused") && !shown.contains("are refused"), "{few}");
+    // A refused cluster has no time and no price.
+    assert!(few.lines().any(|line| line.contains("4 x 2") && line.contains("refused")), "{few}");
+    let sharded = plan(&place, &[&asked[..], &["--set", "distributed.shard_optimizer=true"]].concat());
+    let bytes = |plan: &Value| plan["clusters"][1]["memory_bytes"].as_u64().unwrap();
+    // Eight GPUs hold an eighth of the moments each, which are 8 bytes a parameter.
+    let saved = 8 * found["num_parameters"].as_u64().unwrap() * 7 / 8;
+    assert_eq!(bytes(&found) - bytes(&sharded), saved, "{found} {sharded}");
     let slow = shown_with(&place, &all, &["--network", "0.01"]);
     for words in [
         "a network of 0.01 Gb/s limits h100 on 4 x 2: communication takes more than 5 % of a step",
@@ -133,6 +140,8 @@ fn several_machines_share_a_run_and_pay_for_their_network() {
     };
     refused(&["--machines", "0"], &["--machines", "0"]);
     refused(&["--network", "fast"], &["not a bandwidth in Gb/s"]);
+    refused(&["--machines", "2", "--device", "here"], &["--machines: is for GPUs by name"]);
+    refused(&["--device", "h100", "--price", "l4=1"], &["--price: names `l4`", "`--device l4`"]);
 }
 
 #[test]

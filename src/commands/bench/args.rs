@@ -15,10 +15,10 @@ pub struct BenchArgs {
     /// commas
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',', required = true)]
     pub model: Vec<String>,
-    /// Task of the steps: `pretrain` is the task of the configuration, or the family's own; for one of
-    /// `finetune` it is `classify`
-    #[arg(long, value_enum, default_value_t = BenchTask::Pretrain)]
-    pub task: BenchTask,
+    /// Task of the steps; when not given that of the configuration, `classify` for a fine-tuned model folder,
+    /// else what the family is pretrained for
+    #[arg(long, value_enum)]
+    pub task: Option<BenchTask>,
     /// Labels of `--task classify`; 4 when not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub labels: Option<u32>,

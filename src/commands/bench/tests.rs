@@ -9,7 +9,9 @@ use serde_json::json;
 use super::*;
 use crate::commands::bench::job::{Timed, failure};
 use crate::commands::cli::{Cli, Command};
-use crate::families::HeadKind;
+use crate::families::{HeadKind, named_model};
+use crate::interop::HubConfig;
+use crate::precision::Hardware;
 
 fn parse(line: &str) -> Result<BenchArgs, String> {
     match Cli::try_parse_from(["mlmtrain", "bench"].into_iter().chain(line.split_whitespace())) {
@@ -261,4 +263,18 @@ fn the_hidden_command_is_not_for_people() {
     };
     let message = run_job(&args).unwrap_err().to_string();
     assert!(message.starts_with("`bench-job` is for `mlmtrain bench` to start"), "{message}");
+}
+
+#[test]
+fn a_fine_tuned_folder_is_timed_as_a_classifier() {
+    let folder = tempfile::tempdir().unwrap();
+    let labels = vec!["a".to_string(), "b".to_string(), "c".to_string()];
+    let model = named_model("tiny").unwrap();
+    let config = HubConfig::new(model, HeadKind::SequenceClassification, Some(labels)).to_json();
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let flags = format!("--model {}", folder.path().display());
+    let task = |more: &str| rows(&parse(&format!("{flags} {more}")).unwrap()).unwrap().remove(0).1.task;
+    assert_eq!(task(""), TimedTask::Classification { labels: 3 });
+    assert_eq!(task("--labels 7"), TimedTask::Classification { labels: 7 });
+    assert_eq!(task("--task pretrain"), pretraining());
 }

@@ -8,10 +8,10 @@ use anyhow::Result;
 
 use crate::commands::staging;
 use crate::config::{CacheConfig, DataConfig, DocumentUnit, OnBadRecord, SourceConfig};
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, SourceFile};
 use crate::fs::TextEncoding;
 use crate::tasks::labelled::other_texts;
-use crate::{fs, recipe};
+use crate::{fs, recipe, stores};
 
 /// Least number of files of a folder that are written as a pattern; fewer are listed one by one.
 const FEWEST_OF_A_PATTERN: usize = 3;
@@ -28,16 +28,18 @@ pub(super) fn sources(
 ) -> Result<Vec<SourceConfig>> {
     // All files are opened together first, so that one error lists all missing files.
     open(entries.to_vec(), template)?;
-    let entries = patterns(entries);
-    let mut units: Vec<Option<DocumentUnit>> = Vec::new();
-    for entry in &entries {
+    let mut parts: Vec<(String, Option<DocumentUnit>)> = Vec::new();
+    for entry in patterns(entries) {
         let corpus = open(vec![entry.clone()], template)?;
-        units.push(if unit.is_some() { unit } else { recipe::document_unit(corpus.files())? });
+        match unit {
+            Some(_) => parts.push((entry, unit)),
+            None => parts.extend(parts_of(entry, corpus.files())?),
+        }
     }
     // Entries without plain text have no unit of their own, and join the source of the first unit.
-    let first = units.iter().find_map(|unit| *unit);
+    let first = parts.iter().find_map(|(_, unit)| *unit);
     let mut sources: Vec<SourceConfig> = Vec::new();
-    for (entry, unit) in entries.into_iter().zip(units) {
+    for (entry, unit) in parts {
         let document = unit.or(first).unwrap_or(DocumentUnit::File);
         match sources.iter_mut().find(|source| source.document == document) {
             Some(source) => source.files.push(entry),
@@ -45,6 +47,26 @@ pub(super) fn sources(
         }
     }
     Ok(sources)
+}
+
+/// Most plain texts of a folder that are looked at one by one.
+const MOST_LOOKED_AT: usize = 64;
+
+/// Returns an entry with the unit of its documents. If the plain texts of a folder have different units, returns
+/// its files instead, each with its own.
+fn parts_of(entry: String, files: &[SourceFile]) -> Result<Vec<(String, Option<DocumentUnit>)>> {
+    let unit = recipe::document_unit(files)?;
+    let plain = files.iter().filter(|file| file.is_plain_text()).count();
+    if unit == Some(DocumentUnit::File) || !(2..=MOST_LOOKED_AT).contains(&plain) || stores::is_url(&entry) {
+        return Ok(vec![(entry, unit)]);
+    }
+    let mut parts = Vec::new();
+    for file in files {
+        let unit = recipe::document_unit(std::slice::from_ref(file))?;
+        parts.push((file.path.display().to_string(), unit));
+    }
+    let differ = parts.iter().any(|(_, of_file)| of_file.is_some() && *of_file != unit);
+    Ok(if differ { parts } else { vec![(entry, unit)] })
 }
 
 /// Returns a note for each source whose first file of rows holds texts in other fields than that of `template`.
@@ -140,6 +162,13 @@ mod tests {
         assert_eq!(lines.field, "body");
         // Some files of a folder are listed one by one.
         assert_eq!(patterns(&entries[..2]), entries[..2]);
+        // So do the files of a folder.
+        let folder = folder.path().display().to_string();
+        let found = sources(&[folder], &template("body", None), None).unwrap();
+        let [lines, paragraphs] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((lines.document, paragraphs.document), (DocumentUnit::Line, DocumentUnit::Paragraph));
+        assert_eq!(lines.files, [first, second, third, rows].map(String::as_str));
+        assert_eq!(paragraphs.files, [book.as_str()]);
         let given = sources(entries, &template("text", None), Some(DocumentUnit::File)).unwrap();
         assert_eq!((given.len(), given[0].document), (1, DocumentUnit::File));
     }

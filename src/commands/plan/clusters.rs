@@ -12,6 +12,7 @@ use crate::pages::table::Table;
 use crate::quantity::{format_amount, format_bytes, format_span};
 use crate::tasks::run::Shapes;
 use crate::train::batch_size;
+use crate::words::counted;
 
 /// The prediction of a run on one cluster of GPUs.
 pub(super) struct ClusterRun<'a> {
@@ -151,8 +152,9 @@ fn too_many(runs: &[ClusterRun<'_>]) -> Option<String> {
     let refused = runs.iter().filter(|row| row.is_refused());
     let row = refused.max_by_key(|row| row.cluster.gpus())?;
     let (gpus, steps) = (row.cluster.gpus(), row.accumulation_steps());
+    let [several, batches] = [counted(steps, "GPU"), counted(steps, "micro-batch")];
     Some(format!(
-        "more than {steps} GPUs are refused: an update has {steps} micro-batches, and each GPU needs one; {gpus} GPUs \
+        "more than {several} are refused: an update has {batches}, and each GPU needs one; {gpus} GPUs \
          want `training.gradient_accumulation_steps: {gpus}` and rows to match"
     ))
 }

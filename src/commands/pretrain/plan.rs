@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::batches::{BatchPlan, StepShape};
 use crate::commands::forecast;
-use crate::config::{PretrainConfig, TrainingConfig};
+use crate::config::{PretrainConfig, TrainingConfig, saved};
 use crate::machine::Machine;
 use crate::prepare::Space;
 use crate::quantity::{format_bytes, format_count};
@@ -96,6 +96,10 @@ pub(super) fn pretrain(
     for (name, file) in [("tokenizer", "tokenizer"), ("shards", "shards/manifest.json")] {
         let state = if fs::exists(&folder.join(file)) { "there" } else { "to be made" };
         row(name, format!("{state} in `{}`", folder.display()));
+    }
+    if config.tokenizer.path.is_none() {
+        let table = saved(&config.tokenizer);
+        row("", format!("`tokenizer.algorithm` {}", table["algorithm"].as_str().unwrap_or_default()));
     }
     if !fs::exists(&folder.join("shards/manifest.json")) {
         row("disk for data", Space::predict(&config)?.to_string());

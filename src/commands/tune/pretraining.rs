@@ -48,7 +48,7 @@ fn prepared(base: &PretrainConfig, progress: &Progress) -> Result<()> {
     for line in prepare::summary(&resolved, &prepared) {
         progress.note(&line);
     }
-    prepare::warn_of_unknown_text(&resolved, progress)
+    prepare::warn_of_lost_text(&resolved, progress)
 }
 
 /// Trains candidates on text.

@@ -232,6 +232,13 @@ impl<'a> Job<'a> {
         }
         files::forget(&mut stored);
         files::forget(&mut wanted);
+        // A model that was trained on this folder has the tokenizer that was trained here.
+        if stored["tokenizer"] != wanted["tokenizer"]
+            && let Ok(trained) = Tokenizer::load(&self.tokenizer())
+            && wanted["tokenizer"] == settings::given_tokenizer(&trained)
+        {
+            wanted["tokenizer"] = stored["tokenizer"].clone();
+        }
         let mut differences = settings::differences(&stored, &wanted);
         differences.append(&mut compared.differences);
         if differences.is_empty() {

@@ -34,7 +34,7 @@ pub(super) fn from_config(
     given: Option<&Tokenizer>,
 ) -> Result<Value> {
     let tokenizer = if let Some(tokenizer) = given {
-        json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())})
+        given_tokenizer(tokenizer)
     } else {
         let mut table = config::saved(&config.tokenizer);
         // `compare_with` affects the report only. Folders prepared before `add_prefix_space` existed have no
@@ -72,6 +72,11 @@ pub(super) fn from_config(
         .map(|corpus| corpus.files().iter().map(identity).collect::<Result<Vec<Value>>>())
         .transpose()?;
     Ok(json!({"version": 2, "data": data, "tokenizer": tokenizer, "lists": lists, "files": files}))
+}
+
+/// The settings of a tokenizer that is not trained here.
+pub(super) fn given_tokenizer(tokenizer: &Tokenizer) -> Value {
+    json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())})
 }
 
 /// Returns the files, other than the corpus, that determine which documents are left out.

@@ -48,6 +48,11 @@ impl Choice {
         self.tokens / self.text_tokens
     }
 
+    /// Returns true if the length of the training is limited by the text, not by time.
+    pub fn is_limited_by_text(&self) -> bool {
+        self.epochs() > 0.999 * MOST_EPOCHS
+    }
+
     /// Number of training tokens per parameter of the layers.
     pub fn tokens_per_parameter(&self) -> f64 {
         self.tokens / self.size.layer_parameters() as f64

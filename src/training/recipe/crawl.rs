@@ -85,21 +85,12 @@ pub fn crawl_reason(files: &[SourceFile]) -> Option<String> {
 /// # Errors
 /// Returns an error if a filter cannot be built.
 pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
-    let cleaner = Judge::new(&DataConfig::default())?;
-    // Shares are those of cleaned text: what cleaning takes out is not counted for a filter.
-    let cleaned: Vec<String> = sample.documents().iter().map(|text| cleaner.judge(text).text).collect();
-    let total: usize = cleaned.iter().map(String::len).sum();
     CANDIDATES
         .iter()
         .map(|candidate| {
-            let mut data = DataConfig::default();
-            (candidate.set)(&mut data.filters);
-            let judge = Judge::new(&data)?;
-            let judged = sample.documents().iter().map(|text| judge.judge(text));
-            let kept: Vec<usize> =
-                judged.filter(|one| one.rejection.is_none()).map(|one| one.text.len()).collect();
-            let documents = 1.0 - kept.len() as f64 / cleaned.len().max(1) as f64;
-            let text = 1.0 - kept.iter().sum::<usize>() as f64 / total.max(1) as f64;
+            let mut filters = FiltersConfig::default();
+            (candidate.set)(&mut filters);
+            let [documents, text] = dropped(sample, filters)?;
             Ok(FilterPreview {
                 key: candidate.key,
                 value: candidate.value,
@@ -109,6 +100,48 @@ pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
             })
         })
         .collect()
+}
+
+/// The language that documents should have, and the shares of a sample that are in others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpectedLanguage {
+    /// ISO code.
+    pub code: String,
+    /// Share of the documents that the filter leaves out.
+    pub documents: f64,
+    /// Share of the text that it leaves out.
+    pub text: f64,
+}
+
+impl ExpectedLanguage {
+    /// Measures how much of a sample is in other languages than that of `code`.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such language.
+    pub fn new(code: &str, sample: &TextSample) -> Result<Self> {
+        let [documents, text] = dropped(sample, Self::filter(code))?;
+        Ok(Self { code: code.to_string(), documents, text })
+    }
+
+    /// The filter that leaves out documents in other languages.
+    pub fn filter(code: &str) -> FiltersConfig {
+        let mut filters = FiltersConfig::default();
+        filters.language.expected = vec![code.to_string()];
+        filters
+    }
+}
+
+/// Returns the shares of the documents and of the text of a sample that filters drop. They are shares of cleaned
+/// text: what cleaning takes out is not counted.
+fn dropped(sample: &TextSample, filters: FiltersConfig) -> Result<[f64; 2]> {
+    let cleaner = Judge::new(&DataConfig::default())?;
+    let total: usize = sample.documents().iter().map(|text| cleaner.judge(text).text.len()).sum();
+    let judge = Judge::new(&DataConfig { filters, ..DataConfig::default() })?;
+    let judged = sample.documents().iter().map(|text| judge.judge(text));
+    let kept: Vec<usize> = judged.filter(|one| one.rejection.is_none()).map(|one| one.text.len()).collect();
+    let documents = 1.0 - kept.len() as f64 / sample.documents().len().max(1) as f64;
+    let text = 1.0 - kept.iter().sum::<usize>() as f64 / total.max(1) as f64;
+    Ok([documents, text])
 }
 
 /// The filters that a configuration of a crawl uses.

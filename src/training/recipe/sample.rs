@@ -1,6 +1,7 @@
 //! A sample of a text, and estimates from it: the size of the whole text, and its number of tokens.
 
 use std::io::Read;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -33,8 +34,21 @@ pub struct TextSample {
     pub text_bytes: f64,
     /// Number of records that the reader left out of the sample, such as rows without text.
     pub left_out: u64,
-    /// Number of these that cannot be read.
+    /// Files with records that cannot be read.
+    pub bad_files: Vec<BadFile>,
+}
+
+/// A file of the sample with records that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Index of its source.
+    pub source: usize,
+    /// Number of records that cannot be read.
     pub bad_records: u64,
+    /// Number of documents that can.
+    pub documents: u64,
 }
 
 /// Estimated token counts of a text with one tokenizer.
@@ -65,13 +79,15 @@ impl TextSample {
         let mut documents = Vec::new();
         let mut text_bytes = 0.0;
         let mut left_out = 0;
-        let mut bad_records = 0;
+        let mut bad_files = Vec::new();
         for &n in &sampled {
             let file_bytes = corpus.files()[n].size_bytes.max(1);
             let wanted = (SAMPLE_BYTES as f64 * file_bytes as f64 / sampled_bytes as f64) as u64;
             let file = corpus.only(n);
             let mut items = file.documents();
             let mut taken = 0;
+            let known = documents.len();
+            let mut bad_records = 0;
             let is_whole = loop {
                 if taken > wanted {
                     break false;
@@ -89,6 +105,10 @@ impl TextSample {
                 }
             };
             let source = &corpus.files()[n];
+            if bad_records > 0 {
+                let (path, documents) = (source.path.to_path_buf(), (documents.len() - known) as u64);
+                bad_files.push(BadFile { path, source: source.source, bad_records, documents });
+            }
             if !is_whole && source.is_plain_text() && source.kind() == Kind::Text {
                 // Plain text is as long as its file. The reader's position is no measure: it includes bytes
                 // that were read ahead.
@@ -111,7 +131,7 @@ impl TextSample {
             // The other files are assumed to have as much text per byte on the disk.
             text_bytes: text_bytes * corpus.size_bytes() as f64 / sampled_bytes as f64,
             left_out,
-            bad_records,
+            bad_files,
         })
     }
 

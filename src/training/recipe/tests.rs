@@ -100,7 +100,7 @@ fn the_configuration_is_valid_and_has_the_planned_values() {
         let wish = Wish {
             sources: vec![SourceConfig { document: DocumentUnit::Line, ..source.clone() }],
             crawl: None,
-            language: Some("en".to_string()),
+            language: Some(ExpectedLanguage { code: "en".to_string(), documents: 0.125, text: 0.06 }),
             budget: format_duration(Duration::from_secs_f64(seconds)),
             device: "cpu".to_string(),
             measured_on: "this machine".to_string(),

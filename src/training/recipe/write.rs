@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use crate::recipe::choose::{Limit, MOST_EPOCHS, TOKENS_PER_PARAMETER};
-use crate::recipe::crawl::FilterPreview;
+use crate::recipe::crawl::{ExpectedLanguage, FilterPreview};
 use crate::recipe::plan::{MOST_VALIDATION, Plan};
 use crate::recipe::sample::TextSample;
 use crate::recipe::size::SHORT_LENGTH;
 use base::families::{EncoderConfig, Family, ModelConfig};
 use base::quantity::{format_bytes, format_count};
+use base::words::counted;
 use config::defaults::{ADAM_BETA2, WARMUP_SHARE, WEIGHT_DECAY};
 use config::{DocumentUnit, OnBadRecord, PretrainTask, SourceConfig, defaults};
 
@@ -19,8 +20,8 @@ pub struct Wish {
     pub sources: Vec<SourceConfig>,
     /// If the text looks like a crawl: the reason, and the share that each filter drops.
     pub crawl: Option<(String, Vec<FilterPreview>)>,
-    /// ISO code of the language that documents should have.
-    pub language: Option<String>,
+    /// The language that documents should have.
+    pub language: Option<ExpectedLanguage>,
     /// The budget of time as the user typed it, such as `2h`.
     pub budget: String,
     /// Key `run.device`.
@@ -38,6 +39,12 @@ impl Wish {
     fn task(&self) -> PretrainTask {
         PretrainTask::of(self.family)
     }
+}
+
+/// A filter, and the shares of the documents and of the text of the sample that it drops, as a comment.
+fn with_shares(filter: &str, [documents, text]: [f64; 2]) -> String {
+    let [documents, text] = [documents, text].map(|share| 100.0 * share);
+    format!("{filter:<42} # {documents:.1} % of the documents, {text:.1} % of the text")
 }
 
 /// Returns the configuration as YAML, with the reason for each choice as a comment.
@@ -93,8 +100,8 @@ impl Yaml {
         self.why(
             0,
             &format!(
-                "The text: {} files, about {} of text, {} tokens. Training reads {} tokens, {:.1} epochs.",
-                sample.files,
+                "The text: {}, about {} of text, {} tokens. Training reads {} tokens, {:.1} epochs.",
+                counted(sample.files, "file"),
                 format_bytes(sample.text_bytes as u64),
                 format_count(choice.text_tokens as u64),
                 format_count(plan.tokens()),
@@ -186,15 +193,12 @@ impl Yaml {
             self.line(2, "filters:");
         }
         for filter in wish.crawl.iter().flat_map(|(_, previews)| previews) {
-            let [documents, text] = [filter.documents, filter.text].map(|share| 100.0 * share);
             let entry = format!("{}{}: {}", if filter.is_used { "" } else { "# " }, filter.key, filter.value);
-            self.line(
-                4,
-                &format!("{entry:<42} # {documents:.1} % of the documents, {text:.1} % of the text"),
-            );
+            self.line(4, &with_shares(&entry, [filter.documents, filter.text]));
         }
         if let Some(language) = &wish.language {
-            self.line(4, &format!("language: {{expected: [{language}]}}"));
+            let entry = format!("language: {{expected: [{}]}}", language.code);
+            self.line(4, &with_shares(&entry, [language.documents, language.text]));
         }
         let near = if wish.crawl.is_some() { ", near_threshold: 0.8" } else { "" };
         self.line(2, &format!("deduplication: {{exact: true{near}}}"));

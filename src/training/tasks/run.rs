@@ -275,11 +275,11 @@ impl Shapes {
         let parameters = self.outline.num_parameters();
         let is_copied = !place.on_gpu && training.save_in_background && training.save_steps > 0;
         // The optimizer state of other processes is not in this process, except while a checkpoint gathers
-        // it.
+        // it, in the memory of the CPU.
         let optimizer_bytes = 4 * self.state_values(training);
         let elsewhere = optimizer_bytes - optimizer_bytes / place.sharers as u64;
         let copied = if place.on_gpu { 0 } else { self.outline.layout().copied_bytes() };
-        let gathered = if elsewhere > 0 { optimizer_bytes } else { 0 };
+        let gathered = if elsewhere > 0 && !place.on_gpu { optimizer_bytes } else { 0 };
         let exchanged = if place.overlaps { 4 * parameters } else { 0 };
         let average = if training.weight_average.is_some() { 4 * parameters } else { 0 };
         let more = summing_bytes(parameters, training, place)

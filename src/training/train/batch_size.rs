@@ -327,6 +327,9 @@ mod tests {
         assert_eq!(one_of_four.state_bytes, without.state_bytes - (6 - 4) * parameters);
         let last = TrainingConfig { save_in_background: false, ..TrainingConfig::default() };
         assert_eq!(predicted(8, &last, &shapes, place).saving_bytes, 8 * parameters);
+        // They are gathered in the memory of the CPU.
+        let on_gpu = Place { on_gpu: true, ..place };
+        assert_eq!(predicted(8, &last, &shapes, on_gpu).saving_bytes, 0);
         // An average of the weights is one more value, in memory and in a checkpoint.
         let averaged = TrainingConfig { weight_average: Some(WeightAverage::default()), ..last };
         let averaged = TrainingConfig { save_in_background: true, ..averaged };

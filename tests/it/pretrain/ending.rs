@@ -44,7 +44,7 @@ fn a_time_budget_ends_with_a_checkpoint_and_a_larger_one_goes_on() {
     let run = place.run(&sets("training.max_train_time=500ms"), &[]);
     let run =
         if run.code == Some(2) { place.run(&sets("training.max_train_time=1s"), &[]) } else { run }.ok();
-    assert!(run.stdout.contains("the time budget is used up after"), "{}", run.stdout);
+    assert!(run.stdout.contains("`training.max_train_time` ended the run after"), "{}", run.stdout);
     let step = *place.checkpoints().last().expect("was saved");
     assert!(step < 1_000_000 && place.run_path("final/model.safetensors").is_file());
     assert_eq!(place.logged_steps().last(), Some(&step), "the last step is logged, due or not");

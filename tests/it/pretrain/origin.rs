@@ -54,6 +54,17 @@ fn a_run_goes_on_from_the_weights_and_the_tokenizer_of_a_folder() {
     assert!(losses(&place)[0] < first - 1.0, "{} after {first}", losses(&place)[0]);
 }
 
+/// The tokenizer of the folder is the one that was trained for these shards.
+#[test]
+fn the_shards_of_the_first_training_serve_the_second_one() {
+    let place = with_model(&[]);
+    let done = run_on(&place, &["data.prepared_dir=first/data", "training.max_steps=2"]).ok();
+    assert!(done.stderr.contains("found `first/data`"), "{}", done.stderr);
+    let other = ["data.prepared_dir=first/data", "data.validation_fraction=0.3", "run.output_dir=other"];
+    run_on(&place, &other)
+        .refused(2, &["first/data: was prepared with other settings", "validation_fraction"]);
+}
+
 #[test]
 fn prepare_and_a_dry_run_know_the_folder_as_well() {
     let place = with_model(&[]);

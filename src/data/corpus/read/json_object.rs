@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::corpus::read::assembly::{Assembly, Origin};
 use crate::corpus::read::reading::Columns;
 use crate::records::json::without_nan;
+use crate::records::nested;
 use crate::records::utf8::Decoded;
 use base::error::Problem;
 
@@ -120,9 +121,30 @@ fn fields_of<'a>(json: &'a str, columns: &Columns) -> Result<Fields<'a>, Fault> 
         {
             Ok(fields)
         }
-        Ok(_) => Err(explain(json, columns, None)),
+        Ok(fields) => within_objects(json, fields, columns),
         Err(e) => Err(explain(json, columns, Some(&e))),
     }
+}
+
+/// Reads the missing ones of `fields` where their names are paths into objects: `doc.text` is the field `text` of
+/// the object `doc`.
+fn within_objects<'a>(json: &'a str, mut fields: Fields<'a>, columns: &Columns) -> Result<Fields<'a>, Fault> {
+    let names = std::iter::once(&columns.text).chain(&columns.title);
+    let mut object = None;
+    for (name, found) in names.zip([&mut fields.text, &mut fields.title]) {
+        if *found != Field::Missing {
+            continue;
+        }
+        if object.is_none() && name.contains('.') {
+            object = serde_json::from_str::<Map<String, Value>>(json).ok();
+        }
+        match object.as_ref().and_then(|object| nested::field(object, name)) {
+            Some(Value::String(text)) => *found = Field::Text(Cow::Owned(text.clone().into_bytes())),
+            Some(Value::Null) => *found = Field::Null,
+            _ => return Err(explain(json, columns, None)),
+        }
+    }
+    Ok(fields)
 }
 
 /// Examines an object whose fields could not be read, and returns the reason.
@@ -137,16 +159,20 @@ fn explain(json: &str, columns: &Columns, error: Option<&serde_json::Error>) -> 
     };
     for (key, name) in [("field", Some(&columns.text)), ("title_field", columns.title.as_ref())] {
         let Some(name) = name else { continue };
-        match object.get(name) {
+        match nested::field(&object, name) {
             Some(Value::String(_) | Value::Null) => {}
             Some(other) => {
+                let inner = other.as_object().map(|inner| nested::paths_within(name, inner));
+                let hint = inner.filter(|paths| !paths.is_empty());
                 return Fault::at_start(
                     format!("field `{name}` is {}, a string is wanted", kind_of(other)),
-                    None,
+                    hint.map(|paths| known_names(key, "fields within it", paths.iter().map(String::as_str))),
                 );
             }
             None => {
-                let names = object.keys().map(String::as_str);
+                let nested = nested::nested_paths(&object);
+                let plain = object.iter().filter(|(_, value)| !value.is_object()).map(|(name, _)| name);
+                let names = plain.chain(&nested).map(String::as_str);
                 return Fault::at_start(
                     format!("field `{name}` is missing"),
                     Some(known_names(key, "fields", names)),
@@ -295,6 +321,28 @@ mod tests {
         let both = Columns { text: "b".to_string(), title: Some("a".to_string()) };
         let fields = fields_of(r#"{"a": "one", "b": "two"}"#, &both).unwrap();
         assert_eq!((bytes(&fields.title), bytes(&fields.text)), (b"one".as_slice(), b"two".as_slice()));
+    }
+
+    #[test]
+    fn a_name_may_be_a_path_into_objects() {
+        let line = r#"{"id": 1, "doc": {"head": "one", "body": {"text": "two"}}, "n": {"t": null}}"#;
+        let both = Columns { text: "doc.body.text".to_string(), title: Some("doc.head".to_string()) };
+        let fields = fields_of(line, &both).unwrap();
+        assert_eq!((bytes(&fields.title), bytes(&fields.text)), (b"one".as_slice(), b"two".as_slice()));
+        assert_eq!(fields_of(line, &columns("n.t")).unwrap().text, Field::Null);
+        let exact = r#"{"a": {"b": "no"}, "a.b": "yes"}"#;
+        assert_eq!(bytes(&fields_of(exact, &columns("a.b")).unwrap().text), b"yes");
+        let inner = fields_of(line, &columns("doc")).unwrap_err();
+        assert_eq!(inner.message, "field `doc` is an object, a string is wanted");
+        assert_eq!(
+            inner.hint.unwrap(),
+            "set `field` to one of the fields within it: `doc.head`, `doc.body.text`"
+        );
+        let missing = fields_of(line, &columns("doc.tail")).unwrap_err();
+        assert_eq!(
+            missing.hint.unwrap(),
+            "set `field` to one of the fields: `id`, `doc.head`, `doc.body.text`, `n.t`"
+        );
     }
 
     #[test]
