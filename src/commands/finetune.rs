@@ -102,7 +102,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     };
     cell::require_files([&config])?;
     let note = choose_length(&mut config)?;
-    tune::refuse_run(&config, &config.run.output_dir)?;
+    tune::refuse_run(&config.run.output_dir)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;
@@ -119,9 +119,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
         if let Some(note) = &note {
             terminal::note(note);
         }
-        for run in seeds(&config) {
-            used::refuse_other_run(&Start::Auto, run.folder(), &run.config)?;
-        }
+        refuse_used(&config, &seeds(&config))?;
         return plan::single(&config, &machine);
     }
     let progress = together::begin(machine.world, || config::to_yaml(&config), &config.run, progress)?;
@@ -163,23 +161,11 @@ impl FinetunedVisitor for Training<'_> {
     fn visit<T: Target>(self) -> Result<Ended> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
+        machine.world.in_first(|| refuse_used(config, &seeds))?;
         // Each run locks its own folder. The folder above several runs has to be locked, too.
-        if seeds.len() > 1 && machine.world.is_first() {
-            used::refuse_for_many(
-                &config.run.output_dir,
-                &["config.yaml", "eval_results.json", "all_results.json"],
-            )?;
-        }
         let _lock = (seeds.len() > 1 && machine.world.is_first())
             .then(|| FolderLock::take(&config.run.output_dir))
             .transpose()?;
-        if seeds.len() > 1 && machine.world.is_first() {
-            used::refuse_single(&config.run.output_dir)?;
-            // Before any seed is trained: one that is complete may refuse what an unfinished one accepts.
-            seeds
-                .iter()
-                .try_for_each(|run| used::refuse_other_run(&Start::Auto, run.folder(), &run.config))?;
-        }
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
         for path in [&config.data.train_file].into_iter().chain(eval).chain(&config.data.test_file) {
             let files = files_of(path).unwrap_or_default();
@@ -257,6 +243,22 @@ pub(super) fn choose_length(config: &mut FinetuneConfig) -> Result<Option<String
     }
     let longest = read_folder(&config.model)?.config.max_sequence_length();
     Ok(config.data.choose_sequence_length(longest))
+}
+
+/// Refuses an output folder with other runs, as a run and its dry run do before any seed is trained: one that
+/// is complete may refuse what an unfinished one accepts. A folder in use is left to its lock.
+fn refuse_used(config: &FinetuneConfig, seeds: &[SeedRun]) -> Result<()> {
+    let output = &config.run.output_dir;
+    if fs::is_locked(output) {
+        return Ok(());
+    }
+    if seeds.len() > 1 {
+        used::refuse_for_many(output, &["config.yaml", "eval_results.json", "all_results.json"])?;
+        used::refuse_single(output)?;
+    } else {
+        used::refuse_several(output)?;
+    }
+    seeds.iter().try_for_each(|run| used::refuse_other_run(&Start::Auto, run.folder(), &run.config))
 }
 
 fn seeds(config: &FinetuneConfig) -> Vec<SeedRun> {

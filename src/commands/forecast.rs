@@ -96,6 +96,8 @@ const RENTED: [&str; 3] = ["h100", "l4", "t4"];
 pub(super) struct Runs {
     pub(super) training: TrainingConfig,
     pub(super) shapes: Shapes,
+    /// Examples of an epoch. No update has more.
+    examples: usize,
     /// Updates of each run.
     pub(super) steps: u64,
     /// Mean number of tokens of a row.
@@ -110,14 +112,15 @@ impl Runs {
         let update = training.rows_per_update().max(1);
         let steps = total_steps(&training, read.rows.next_multiple_of(update) as u64);
         let mean_length = (read.tokens as usize).div_ceil(read.rows.max(1)).max(1);
-        Self { training, shapes, steps, mean_length, count }
+        Self { training, shapes, examples: read.rows.max(1), steps, mean_length, count }
     }
 
     /// Micro-batches of all runs with this training configuration.
     pub(super) fn work(&self, training: &TrainingConfig) -> Part {
-        let rows = training.rows_at_once();
+        let [rows, of_update] =
+            [training.rows_at_once(), training.rows_per_update()].map(|rows| rows.min(self.examples));
         let updates = self.steps * self.count as u64;
-        let micro_batches = updates * training.rows_per_update().div_ceil(rows.max(1)) as u64;
+        let micro_batches = updates * of_update.div_ceil(rows.max(1)) as u64;
         Part { rows, length: self.mean_length, is_causal: false, micro_batches, updates }
     }
 

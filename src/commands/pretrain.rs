@@ -57,7 +57,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     if args.resume == Resume::Never {
         refuse_used(&config.run.output_dir)?;
     }
-    tune::refuse_run(&config, &config.run.output_dir)?;
+    tune::refuse_run(&config.run.output_dir)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;

@@ -47,8 +47,8 @@ pub struct TuneArgs {
     /// value]
     #[arg(long, value_name = "KEY=VALUES")]
     pub vary: Vec<String>,
-    /// Candidates to compare; lists alone are compared in all combinations [default: 9 of one range, 18 of
-    /// several keys]
+    /// Candidates to compare; of lists alone, as many combinations are drawn [default: 9 of one range, 18 of
+    /// several keys, all combinations of lists alone]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub settings: Option<u64>,
     /// File for the winner's configuration [default: `tune.yaml` in the output folder]

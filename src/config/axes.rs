@@ -3,6 +3,8 @@
 //!
 //! Does not check values: each becomes a setting like that of `--set`, which the loader checks.
 
+use crate::check::Wrong;
+use crate::overrides::Override;
 use crate::shape::{Shape, name_of, quoted};
 use crate::suggest::closest;
 use crate::tree::{Entry, Node, Value, shortened};
@@ -139,6 +141,7 @@ fn full_key(key: &str, place: &str, shape: &Shape, by: &VariedBy) -> Result<Stri
         .flatten()
         .any(|shared| path == *shared || path.starts_with(&format!("{shared}.")))
     {
+        Override::placed(place, &path, "").require_key(shape).map_err(Wrong::problem)?;
         let hint = format!("give it with `--set`, and start a {} of its own for each value", by.name);
         let problem = Problem::usage(format!("`{path}` holds for a whole {}", by.name));
         return Err(problem.at(place).hint(hint));
@@ -166,8 +169,8 @@ fn leaves<'a>(shape: &'a Shape, names: &mut Vec<&'a str>) {
     }
 }
 
-/// Returns the axes in the table `sweep` of a file, in the file's order.
-pub(super) fn in_file(root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> {
+/// Returns the axes in the table `sweep` of a file, in the file's order, as `by` would take them.
+pub(super) fn in_file(root: &Node, shape: &Shape, by: &VariedBy) -> Result<Vec<Axis>, Problem> {
     let Some(mut table) = root.clone().take(TABLE) else { return Ok(Vec::new()) };
     variables::fill_at_once(&mut table.node, TABLE)?;
     let Value::Table(entries) = &table.node.value else {
@@ -192,7 +195,7 @@ pub(super) fn in_file(root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> 
             }
             Some(values) => {
                 let place = entry.place.shown();
-                axes.push(Axis { key: full_key(&entry.key, &place, shape, &SWEEP)?, place, values });
+                axes.push(Axis { key: full_key(&entry.key, &place, shape, by)?, place, values });
             }
         }
     }

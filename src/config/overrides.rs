@@ -164,6 +164,11 @@ impl Override {
         Ok((here, optional))
     }
 
+    /// Refuses a key that the configuration does not have.
+    pub(super) fn require_key(&self, root: &Shape) -> Result<(), Wrong> {
+        self.target(root).map(drop)
+    }
+
     fn item<'a>(&self, node: &'a mut Node, key: &str, path: &str) -> Result<&'a mut Node, Wrong> {
         let items = match &mut node.value {
             Value::List(items) => items.as_mut_slice(),

@@ -86,7 +86,7 @@ fn all_axes(file: Option<(&Path, &Node)>, swept: Swept<'_>) -> Result<Vec<Axis>,
         found.push(axes::written(text, &shape, &axes::SWEEP)?);
     }
     if let Some((_, root)) = file {
-        let of_file = axes::in_file(root, &shape)?;
+        let of_file = axes::in_file(root, &shape, &axes::SWEEP)?;
         let given: Vec<String> = found.iter().map(|axis| axis.key.clone()).collect();
         found.extend(of_file.into_iter().filter(|axis| !given.contains(&axis.key)));
     }
@@ -130,7 +130,7 @@ fn settings(
         let plain = load_config(file, &all)?;
         if let Some(axis) = seeds.as_ref().filter(|_| !plain.seeds.is_empty()) {
             let problem = Problem::usage("the seed is swept, and `seeds` names seeds as well");
-            let hint = "keep one of the two: each setting is trained with all `seeds`";
+            let hint = "keep one of the two; `--set seeds=[]` drops those of the file";
             return Err(Problems(vec![problem.at(&axis.place).hint(hint)]));
         }
         let mut config = match &seeds {

@@ -57,6 +57,10 @@ pub(super) fn tasks_of(
 ) -> Result<Vec<NamedTask>, Problems> {
     profiles::remove_keys(&mut base, &[&["tasks", "metric"][..], &LIST_KEYS].concat());
     let (list_keys, overrides) = ListKeys::take(&mut base, overrides)?;
+    if overrides.iter().any(|one| one.key() == "run.output_dir") {
+        let problem = Problem::usage("a comparison has one folder for all tasks").at("--set run.output_dir");
+        return Err(only(problem.hint("name it with `--output-dir`")));
+    }
     let Some(list) = base.take("tasks") else {
         return Err(refuse(&base.place, "there is no list `tasks`", SHAPE));
     };

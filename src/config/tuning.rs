@@ -14,7 +14,9 @@ use crate::load::Loaded;
 use crate::overrides::Override;
 use crate::shape::Shape;
 use crate::tuning::space::{Choices, candidates};
-use crate::{FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, file_kind, load, tasks_file};
+use crate::{
+    FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, file_kind, load, tasks_file, variables,
+};
 use base::error::{Problem, Problems};
 
 /// Largest number of candidates; more are a typing error.
@@ -22,6 +24,12 @@ const MOST_CANDIDATES: usize = 1_000;
 
 /// The key that is varied if none is named.
 const RATE_KEY: &str = "training.learning_rate";
+
+/// Folder of the winner's own run, in the folder of the tuning.
+const WINNER: &str = "best";
+
+/// The origin of the values that a tuning gives the winner's configuration.
+const ORIGIN: &str = "tune";
 
 /// The default range of the learning rate ends at its value divided and multiplied by this.
 const RATE_FACTOR: f64 = 10.0;
@@ -38,12 +46,16 @@ const COMMON: [&str; 7] = [
     "training.load_best_model_at_end",
 ];
 
+/// Further ones of fine-tuning, which choose the training examples.
+const OF_FINETUNING: [&str; 3] = ["data.train_file", "data.max_train_samples", "data.nested_train_fractions"];
+
 /// Further ones of pretraining. Losses are comparable only on the same tokens, masked in the same way.
 const OF_PRETRAINING: [&str; 9] =
     ["run", "task", "precision", "data", "tokenizer", "mlm", "rtd", "evaluation", "decay_from"];
 
 /// The flag in a tuning of fine-tuning.
-const FINETUNING: VariedBy = VariedBy { flag: "--vary", name: "tuning", shared: &[&SHARED, &COMMON] };
+const FINETUNING: VariedBy =
+    VariedBy { flag: "--vary", name: "tuning", shared: &[&SHARED, &OF_FINETUNING, &COMMON] };
 
 /// The flag in a tuning of pretraining.
 const PRETRAINING: VariedBy = VariedBy { shared: &[&OF_PRETRAINING, &COMMON], ..FINETUNING };
@@ -82,7 +94,7 @@ pub struct Tuning<C> {
 pub struct Candidate<C> {
     /// The values as text, in the order of [`Tuning::keys`].
     pub values: Vec<String>,
-    /// The whole configuration.
+    /// The whole configuration, whose output folder is below that of the tuning.
     pub loaded: Loaded<C>,
 }
 
@@ -104,7 +116,7 @@ pub fn load_tuning(path: &Path, overrides: &[Override], vary: Vary<'_>) -> Resul
     let written: Result<Vec<Axis>, Problem> =
         vary.keys.iter().map(|text| axes::written(text, &shape, by)).collect();
     let axes = match written {
-        Ok(axes) if axes.is_empty() && matches!(kind, Kind::Finetune) => axes::in_file(&root, &shape),
+        Ok(axes) if axes.is_empty() && matches!(kind, Kind::Finetune) => axes::in_file(&root, &shape, by),
         written => written,
     };
     let axes = axes.map_err(|problem| Problems(vec![problem]))?;
@@ -113,10 +125,12 @@ pub fn load_tuning(path: &Path, overrides: &[Override], vary: Vary<'_>) -> Resul
         Kind::Pretrain => TuningPlan::Pretrain(Box::new(asked.tuning(
             |overrides| load::pretrain_of(Some((path, root.clone())), overrides),
             |config: &PretrainConfig| (&config.run, &config.training),
+            pretraining_of_winner,
         )?)),
         Kind::Finetune => TuningPlan::Finetune(Box::new(asked.tuning(
             |overrides| load::finetune_of(Some((path, root.clone())), overrides),
             |config: &FinetuneConfig| (&config.run, &config.training),
+            |config: &FinetuneConfig| vec![folder_of_winner(&config.run)],
         )?)),
     })
 }
@@ -135,8 +149,10 @@ impl Asked<'_> {
         mut self,
         load: impl Fn(&[Override]) -> Result<Loaded<C>, Problems>,
         sections: impl Fn(&C) -> (&RunSection, &TrainingConfig),
+        of_winner: impl Fn(&C) -> Vec<Override>,
     ) -> Result<Tuning<C>, Problems> {
         let base = load(self.overrides)?.config;
+        let own = of_winner(&base);
         let (run, training) = sections(&base);
         if self.axes.is_empty() {
             self.axes.push(around(training.learning_rate));
@@ -147,7 +163,7 @@ impl Asked<'_> {
             let varied = self.axes.iter().zip(&values);
             let varied: Vec<Override> =
                 varied.map(|(axis, value)| Override::placed(&axis.place, &axis.key, value)).collect();
-            let loaded = load(&[self.overrides, &varied].concat())?;
+            let loaded = load(&[self.overrides, &varied, &own].concat())?;
             let values: Vec<String> = values.into_iter().map(bare).collect();
             if let Some(same) = candidates.iter().find(|other| other.loaded.config == loaded.config) {
                 let [same, other] = [&same.values, &values].map(|values| values.join(", "));
@@ -187,6 +203,22 @@ impl Asked<'_> {
             _ => Ok(found),
         }
     }
+}
+
+/// Returns the setting of a folder for the winner: next to the candidates, so that their table stays.
+fn folder_of_winner(run: &RunSection) -> Override {
+    of_path("run.output_dir", &run.output_dir.join(WINNER))
+}
+
+/// Returns the settings of the winner of a tuning of pretraining: it trains on the data of the tuning.
+fn pretraining_of_winner(config: &PretrainConfig) -> Vec<Override> {
+    let data =
+        config.data.prepared_dir.is_none().then(|| of_path("data.prepared_dir", &config.prepared_dir()));
+    [folder_of_winner(&config.run)].into_iter().chain(data).collect()
+}
+
+fn of_path(key: &str, path: &Path) -> Override {
+    Override::flag(ORIGIN, key, variables::escaped(&path.display().to_string()))
 }
 
 /// Returns the range around a learning rate.

@@ -1,7 +1,7 @@
 //! The settings of a sweep with their means over seeds, its learning curve, and the candidates of a tuning.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -12,9 +12,9 @@ use crate::pages::report::{Block, Drawing, Figure};
 use crate::pages::table::{Row, Table};
 use crate::pages::text::Text;
 use crate::report::run::{Run, unit_of};
-use crate::report::sweep;
 use crate::report::sweep::{Setting, Sweep};
 use crate::report::units::{Unit, score_title, tag_title};
+use crate::report::{find, sweep};
 use crate::scores::{mean, measured, sample_std};
 use crate::trials::curve::{Point, curves};
 use crate::trials::tune;
@@ -34,8 +34,7 @@ pub(super) fn sweep_of(runs: &[Run]) -> Result<Option<Sweep>> {
 
 /// Returns the table of the tuning that all these runs are of; empty if they are not of one.
 pub(super) fn tuning(runs: &[Run]) -> Result<Vec<Block>> {
-    let folders: BTreeSet<PathBuf> =
-        runs.iter().filter_map(|run| Some(fs::canonical(&run.path).parent()?.to_path_buf())).collect();
+    let folders: BTreeSet<PathBuf> = runs.iter().filter_map(|run| above(&run.path)).collect();
     let found = match folders.first() {
         Some(folder) if runs.len() > 1 && folders.len() == 1 => tune::overview(folder)?,
         _ => None,
@@ -43,6 +42,13 @@ pub(super) fn tuning(runs: &[Run]) -> Result<Vec<Block>> {
     let Some(Overview { table, metric, .. }) = found else { return Ok(Vec::new()) };
     let note = format!("{metric} at each step that candidates are compared at; the best of them continue.");
     Ok(vec![Block::Table(table), Block::note(note)])
+}
+
+/// The folder that contains a run, or the run with several seeds that it belongs to.
+fn above(run: &Path) -> Option<PathBuf> {
+    let run = fs::canonical(run);
+    let whole: &Path = if find::is_seed(&run) { run.parent()? } else { &run };
+    Some(whole.parent()?.to_path_buf())
 }
 
 /// The table of all settings, the best one marked, and the learning curve.

@@ -213,6 +213,8 @@ fn what_cannot_be_compared_is_named_before_anything_is_trained() {
         &["task `animals`: data.max_seq_length: is 64", "takes 32 tokens"],
     );
     refused(&["--set", "trainin.max_steps=1"], 2, &["unknown key `trainin`"]);
+    let folder = ["--set run.output_dir: a comparison has one folder", "hint: name it with `--output-dir`"];
+    refused(&["--set", "run.output_dir=cmp"], 2, &folder);
     fs::write(place.path("dev.conll"), "word\tB-other\n").unwrap();
     refused(&[], 1, &["dev.conll:1: ", "other"]);
     fs::remove_file(place.path("dev.conll")).unwrap();

@@ -84,11 +84,11 @@ fn pretraining_finds_the_rate_that_learns_and_comes_through_interruptions_with_t
     assert_eq!(again.stdout, whole.stdout);
     assert_same_tree(&before, &place.tree());
 
-    // No other run than that of the winner is trained in the folder of a tuning.
+    // No run is trained in the folder of a tuning, not even that of the winner.
     for more in [&["--dry-run"][..], &[]] {
         let words =
-            ["run: holds `tune.json` of a tuning", "hint: choose another", "`tune.yaml`, may be trained"];
-        place.run(&["training.learning_rate=1e-4"], more).refused(2, &words);
+            ["run: holds `tune.json` of a tuning", "hint: choose another", "`tune.yaml`, names a folder"];
+        place.run(&["training.learning_rate=3e-3"], more).refused(2, &words);
     }
     assert_same_tree(&before, &place.tree());
 
@@ -98,7 +98,12 @@ fn pretraining_finds_the_rate_that_learns_and_comes_through_interruptions_with_t
     let again = place.program(&["pretrain", "--config", "run/tune.yaml"], "").ok().stdout;
     assert!(again.contains("this run is complete"), "{again}");
     let model = |name: &str| fs::read(place.run_path(name).join("final/model.safetensors")).unwrap();
-    assert!(model("") == model("learning_rate=3e-3"), "pauses change a byte");
+    assert!(model("best") == model("learning_rate=3e-3"), "pauses change a byte");
+    assert!(!place.run_path("best/data").exists(), "the data are those of the tuning");
+    let listed = place.program(&["runs", "run"], "").ok().stdout;
+    for name in ["\nbest ", "\nlearning_rate=3e-3 ", "\nlearning_rate=1e-9 "] {
+        assert!(listed.contains(name), "`{name}` is not in:\n{listed}");
+    }
     assert_eq!(tune(&place, &[], &RATES).ok().stdout, whole.stdout, "next to the final run");
 
     fs::rename(place.path("run"), place.path("whole")).unwrap();
@@ -190,6 +195,8 @@ fn fine_tuning_finds_the_rate_that_learns_and_the_report_shows_the_table() {
     {
         assert!(planned.stdout.contains(words), "{}", planned.stdout);
     }
+    let small = ["tune", "--config", "cls.yaml", "--budget", "1s", "--settings", "300"];
+    place.program(&small, "").refused(2, &["--budget: does not suffice: 300 candidates take about "]);
     assert!(!place.path("cls").exists() && !place.path("best.yaml").exists());
     let report = place.program(&arguments, "").ok();
     assert!(report.stdout.contains("* 0.005") && report.stdout.contains("diverged"), "{}", report.stdout);
@@ -221,6 +228,9 @@ fn fine_tuning_finds_the_rate_that_learns_and_the_report_shows_the_table() {
         &["cls/tune.json: `training.weight_decay` was 0.0 and is 0.1 now", "hint: repeat the tuning"],
     );
     place.program(&["finetune", "--config", "best.yaml"], "").ok();
+    assert!(place.path("cls/best/seed-4/final").exists() && !place.path("cls/config.yaml").exists());
+    let page = place.program(&["report", "cls", "-o", "-"], "").ok().stdout;
+    assert!(page.contains("Tuning</h2>"), "also with the runs of the winner: {page}");
 }
 
 #[test]

@@ -54,6 +54,17 @@ impl FolderLock {
         lock.write_holder()
     }
 
+    /// Releases the lock, and removes the folder if nothing but the lock file is in it.
+    pub fn discard(self) -> Result<()> {
+        let folder = super::parent_of(&self.path);
+        if super::list(&folder)?.iter().all(|path| *path == self.path) {
+            super::remove_file(&self.path)?;
+            // Another process may have put something there just now: then the folder stays.
+            let _ = std::fs::remove_dir(&folder);
+        }
+        Ok(())
+    }
+
     fn open(folder: &Path) -> Result<Self> {
         super::create_folder(folder)?;
         let path = folder.join(".lock");
@@ -115,6 +126,18 @@ pub fn is_locked(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_discarded_lock_leaves_no_empty_folder_and_keeps_files() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("run");
+        FolderLock::take(&folder).unwrap().discard().unwrap();
+        assert!(!folder.exists());
+        let lock = FolderLock::take(&folder).unwrap();
+        std::fs::write(folder.join("file"), "kept").unwrap();
+        lock.discard().unwrap();
+        assert!(folder.join("file").exists() && has_lock(&folder));
+    }
 
     #[test]
     fn the_holder_is_named_with_its_host_and_one_that_waits_comes_next() {

@@ -3,6 +3,7 @@
 //! The plan reads the configuration, the examples, the tokenizer and the model folder, so that it reports the
 //! same errors as a run. It does not train.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -10,7 +11,7 @@ use anyhow::Result;
 use crate::commands::finetune::sweep::complete;
 use crate::commands::finetune::{SeedRun, seeds};
 use crate::commands::{forecast, terminal};
-use crate::config::{FinetuneConfig, Sweep};
+use crate::config::{FinetuneConfig, Setting, Sweep};
 use crate::error::Problem;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::machine::Machine;
@@ -77,7 +78,7 @@ impl Runs<'_> {
         match self {
             Self::Seeds(seeds) => lanes::lanes(seeds, examples, config, folder, machine),
             Self::Cells(sweep) => {
-                let group = trials::sweep::first_group(sweep);
+                let group = trials::sweep::groups(sweep).next().unwrap_or_default();
                 let first = Sweep { settings: group.to_vec(), ..sweep.clone() };
                 let jobs = trials::sweep::all_cells(&first, &config.run.output_dir);
                 trials::sweep::at_once(group, &jobs, examples, &trials::sweep::models(&first)?, machine)
@@ -116,6 +117,29 @@ pub(super) fn sweep(mut sweep: Sweep) -> Result<()> {
     let runs = format!("{settings} settings x {seeds} seeds = {} runs", settings * seeds);
     let lines = vec![format!("dry run: nothing is written; {runs}; the first, {}:", values.join(", "))];
     print_plan(lines, &config, &machine, Runs::Cells(&sweep))
+}
+
+/// The work of each setting of a sweep, on its own examples and with its own steps.
+fn work_of<T: Target>(sweep: &Sweep, machine: &Machine) -> Result<Vec<forecast::Runs>> {
+    let models = trials::sweep::models(sweep)?;
+    let mut work = Vec::new();
+    for group in trials::sweep::groups(sweep) {
+        let Some(first) = group.first() else { continue };
+        let examples = Examples::<T>::read(&first.config)?;
+        // Settings with the same data and the same model have the same tokens.
+        let mut read = BTreeMap::new();
+        for Setting { config, .. } in group {
+            let folder = &models[&config.model];
+            let shapes = examples.kind(config, folder).shapes()?;
+            let fit = batch_size::fit(&config.training, &shapes, machine)?;
+            let training = fit.map_or_else(|| config.training.clone(), |fit| fit.training);
+            if !read.contains_key(&config.model) {
+                read.insert(config.model.clone(), examples.planned(config, folder)?);
+            }
+            work.push(forecast::Runs::new(training, shapes, &read[&config.model], sweep.seeds.len()));
+        }
+    }
+    Ok(work)
 }
 
 /// Prints `lines`, then the lines of the plan.
@@ -179,16 +203,20 @@ impl FinetunedVisitor for PlanLines<'_> {
         let update = training.rows_per_update();
         row("update", format!("{update} rows of at most {} tokens", config.data.sequence_length()));
         let planned = runs.listed(config)?;
-        let work = [forecast::Runs::new(training.clone(), shapes, &read, planned.len())];
-        let [forecast::Runs { shapes, steps, .. }] = &work;
+        let work = match runs {
+            Runs::Seeds(_) => vec![forecast::Runs::new(training.clone(), shapes, &read, planned.len())],
+            Runs::Cells(sweep) => work_of::<T>(sweep, machine)?,
+        };
+        let Some(forecast::Runs { shapes, steps, .. }) = work.first() else { return Ok(lines) };
         let epochs = *steps as f64 / read.rows.div_ceil(update.max(1)).max(1) as f64;
         row("steps", format!("{}, {epochs:.1} epochs", format_count(*steps)));
+        if work.len() > 1 {
+            let all: u64 = work.iter().map(|runs| runs.steps * runs.count as u64).sum();
+            row("", format!("{} in all {} runs", format_count(all), planned.len()));
+        }
         let length = config.data.sequence_length();
         for (name, text) in forecast::time_and_cost(&work, config, machine)? {
             row(name, text);
-        }
-        if planned.len() > 1 && matches!(runs, Runs::Cells(_)) {
-            row("", "if every setting takes as long as the first".to_string());
         }
         row("memory", forecast::memory(training, length, machine, shapes));
         let at_once = runs.at_once(&examples, config, &folder, machine)?;

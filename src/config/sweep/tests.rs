@@ -139,7 +139,7 @@ fn wrong_sweeps_are_named_with_their_place() {
     "#);
     insta::assert_snapshot!(wrong(&format!("{FILE}seeds: [1, 2]\n"), &["seed=3,4"]), @r#"
     --sweep seed: the seed is swept, and `seeds` names seeds as well
-      hint: keep one of the two: each setting is trained with all `seeds`
+      hint: keep one of the two; `--set seeds=[]` drops those of the file
     "#);
     insta::assert_snapshot!(wrong(FILE, &["run.threads=1,2"]), @r#"
     --sweep run.threads: `run.threads` holds for a whole sweep

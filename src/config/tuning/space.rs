@@ -90,8 +90,8 @@ impl Range {
     }
 }
 
-/// Returns the values of each candidate: a list of one key as it is, a grid over the range of one key, all
-/// combinations of several lists, or else `count` points that fill the space evenly, drawn by `seed`.
+/// Returns the values of each candidate: all combinations of lists unless `count` is less, a grid over the
+/// range of one key, or else `count` points that fill the space evenly, drawn by `seed`.
 pub(super) fn candidates(choices: &[Choices], count: Option<usize>, seed: u64) -> Vec<Vec<String>> {
     let lists = choices.iter().map(|choices| match choices {
         Choices::List(values) => Some(values.as_slice()),
@@ -99,9 +99,8 @@ pub(super) fn candidates(choices: &[Choices], count: Option<usize>, seed: u64) -
     });
     let lists: Option<Vec<&[String]>> = lists.collect();
     match (choices, lists) {
-        ([Choices::List(values)], _) => values.iter().map(|value| vec![value.clone()]).collect(),
-        ([range], _) => grid(range, count.unwrap_or(OF_ONE_RANGE)),
-        (_, Some(lists)) if count.is_none() => combinations(&lists),
+        (_, Some(lists)) if count.is_none_or(|count| count >= combined(&lists)) => combinations(&lists),
+        ([range @ Choices::Range(_)], _) => grid(range, count.unwrap_or(OF_ONE_RANGE)),
         _ => drawn(choices, count.unwrap_or(OF_SEVERAL), seed),
     }
 }
@@ -112,6 +111,11 @@ fn grid(range: &Choices, count: usize) -> Vec<Vec<String>> {
     let mut values: Vec<Vec<String>> = (0..count).map(|at| vec![range.value(at as f64 / gaps)]).collect();
     values.dedup();
     values
+}
+
+/// The number of all combinations.
+fn combined(lists: &[&[String]]) -> usize {
+    lists.iter().fold(1, |count: usize, values| count.saturating_mul(values.len()))
 }
 
 /// All combinations; the last key changes fastest.

@@ -71,6 +71,10 @@ fn lists_are_taken_as_they_are_and_short_ranges_by_differences() {
     assert_eq!(values(&tuning), ["1e-4 linear", "1e-4 cosine", "3e-4 linear", "3e-4 cosine"]);
     assert_eq!(values(&labelled(&["weight_decay=0..0.1"], Some(3))), ["0", "0.05", "0.1"]);
     assert_eq!(values(&labelled(&["num_train_epochs=1..3"], Some(3))), ["1", "2", "3"]);
+    let rates = ["learning_rate=1e-4,2e-4,3e-4,4e-4"];
+    assert_eq!(values(&labelled(&rates, Some(9))), ["1e-4", "2e-4", "3e-4", "4e-4"]);
+    let two: BTreeSet<String> = values(&labelled(&rates, Some(2))).into_iter().collect();
+    assert_eq!(two.len(), 2, "{two:?}");
     let rows = labelled(&["per_device_train_batch_size=8..64"], Some(4));
     assert_eq!(values(&rows), ["8", "16", "32", "64"]);
     let few = labelled(&["per_device_train_batch_size=1..3"], Some(9));
@@ -115,6 +119,9 @@ fn the_given_keys_with_those_of_a_candidate_load_as_its_configuration() {
         let given = candidate.loaded.given();
         assert!(given.contains("# a.yaml") || given.contains("a.yaml:"), "{given}");
         assert!(given.contains("# --vary") && !given.contains("default"), "{given}");
+        let config = &candidate.loaded.config;
+        assert_eq!(config.run.output_dir, tuning.base.run.output_dir.join("best"));
+        assert_eq!(config.prepared_dir(), tuning.base.prepared_dir(), "the data of the tuning");
         let again = pretraining(&given, &[]);
         assert_eq!(again.base, candidate.loaded.config, "{given}");
     }
@@ -160,6 +167,16 @@ fn what_cannot_be_varied_is_refused_with_its_place() {
     ");
     let of_text = plan(TEXT, &["tokenizer.vocab_size=1000,2000"], None).expect_err("is wrong");
     assert!(of_text.contains("`tokenizer.vocab_size` holds for a whole tuning"), "{of_text}");
+    let unknown = plan(TEXT, &["mlm.mlm_prob=0.1,0.2"], None).expect_err("is wrong");
+    insta::assert_snapshot!(unknown, @"
+    --vary mlm.mlm_prob: unknown key `mlm_prob` in `mlm`
+      hint: did you mean `mlm_probability`?
+    ");
+    let examples = wrong(&["max_train_samples=10,20"]);
+    assert!(examples.contains("`data.max_train_samples` holds for a whole tuning"), "{examples}");
+    let of_file = format!("{LABELLED}sweep: {{data.train_file: [a.csv, c.csv]}}\n");
+    let of_file = plan(&of_file, &[], None).expect_err("is wrong");
+    assert!(of_file.contains("`data.train_file` holds for a whole tuning"), "{of_file}");
     let value = plan(TEXT, &["learning_rate=0.1,-1"], None).expect_err("is wrong");
     assert!(value.starts_with("--vary learning_rate: `training.learning_rate` is -1"), "{value}");
     let tasks = plan("tasks: []\n", &[], None).expect_err("is wrong");

@@ -7,7 +7,9 @@ use anyhow::Result;
 
 use crate::recipe::choose::{MOST_EPOCHS, TOKENS_PER_PARAMETER};
 use crate::recipe::sample::document_unit;
-use crate::recipe::{Choice, Limit, Plan, SHORT_LENGTH, Size, TextSample, Wish, choose, to_yaml};
+use crate::recipe::{
+    Choice, ExpectedLanguage, Limit, Plan, SHORT_LENGTH, Size, TextSample, Wish, choose, to_yaml,
+};
 use base::families::Family;
 use base::fs;
 use base::quantity::format_duration;

@@ -174,13 +174,27 @@ pub fn refuse_for_many(output: &Path, files: &[&str]) -> Result<()> {
 
 /// Refuses a folder for several seeds if it contains a single run, whose results would be replaced.
 pub fn refuse_single(output: &Path) -> Result<()> {
-    if let Some(name) = first_existing(output, &[FINAL, METRICS]) {
-        return Err(used(output, name, "of a run with one seed").into());
-    }
-    match CheckpointStore::new(output).steps()?.last() {
-        Some(step) => Err(used(output, &format!("checkpoint-{step}"), "of a run with one seed").into()),
+    match single_run(output)? {
+        Some(name) => Err(used(output, &name, "of a run with one seed").into()),
         None => Ok(()),
     }
+}
+
+/// Refuses a folder for a run with one seed if it contains the runs of several. A folder that no command has
+/// locked is free: it may be above the folders of runs.
+pub fn refuse_several(output: &Path) -> Result<()> {
+    if !fs::has_lock(output) || single_run(output)?.is_some() {
+        return Ok(());
+    }
+    let Some(name) = seed_folder(output)? else { return Ok(()) };
+    let message = format!("holds `{name}` of a run with several seeds, and one seed has a folder of its own");
+    Err(Problem::usage(message)
+        .at(output.display())
+        .hint(
+            "choose another `run.output_dir` (`--output-dir`), or name all seeds of this folder and new ones \
+             with `--seeds`",
+        )
+        .into())
 }
 
 /// Refuses a folder for the cells of a command if it contains the runs of several seeds.
@@ -195,6 +209,14 @@ fn used(output: &Path, name: &str, what: &str) -> Problem {
     Problem::usage(format!("holds `{name}` {what}"))
         .at(output.display())
         .hint("choose another `run.output_dir`, or move this folder away; to go on with its run, restore a checkpoint")
+}
+
+/// The name of a file or folder in `output` that a run with one seed has left, if there is one.
+fn single_run(output: &Path) -> Result<Option<String>> {
+    if let Some(name) = first_existing(output, &[FINAL, METRICS]) {
+        return Ok(Some(name.to_string()));
+    }
+    Ok(CheckpointStore::new(output).steps()?.last().map(|step| format!("checkpoint-{step}")))
 }
 
 /// The name of a folder `seed-N` in `output` with the run of a seed, if there is one.

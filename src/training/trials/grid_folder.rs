@@ -51,8 +51,8 @@ impl Grid {
     fn hint(self) -> &'static str {
         match self {
             Self::Tuning => {
-                "choose another `run.output_dir` (`--output-dir`); once the tuning is complete, the winner's \
-                 configuration, `tune.yaml`, may be trained in this folder"
+                "choose another `run.output_dir` (`--output-dir`); the winner's configuration, `tune.yaml`, \
+                 names a folder of its own"
             }
             Self::Sweep | Self::Comparison => "choose another `run.output_dir` (`--output-dir`)",
         }

@@ -81,7 +81,7 @@ impl FinetunedVisitor for SweepRun<'_> {
         // The names of cells by their place in the sweep: cells end in any order.
         let mut uniform: BTreeMap<String, BTreeMap<usize, String>> = BTreeMap::new();
         // Only settings with the same data are trained at the same time: one data set is in memory at once.
-        for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
+        for group in groups(sweep) {
             let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
             let Some(setting) = group.first() else { continue };
             let examples = Examples::<T>::read(&setting.config)?;
@@ -164,9 +164,9 @@ pub fn all_cells(sweep: &Sweep, output: &Path) -> Vec<Cell> {
     sweep.settings.iter().flat_map(|setting| cells(sweep, setting, output)).collect()
 }
 
-/// Returns the settings with the data of the first one, which are trained first and side by side.
-pub fn first_group(sweep: &Sweep) -> &[Setting] {
-    sweep.settings.chunk_by(|one, other| one.config.data == other.config.data).next().unwrap_or_default()
+/// Returns the settings in groups with the same data; those of a group are trained side by side.
+pub fn groups(sweep: &Sweep) -> impl Iterator<Item = &[Setting]> {
+    sweep.settings.chunk_by(|one, other| one.config.data == other.config.data)
 }
 
 /// Returns how many of the cells `jobs` of settings with the same data are trained at the same time.

@@ -191,15 +191,10 @@ fn refuse_used(output: &Path) -> Result<()> {
     grid_folder::refuse_used(output, Grid::Tuning)
 }
 
-/// Refuses an ordinary run of `config` in the folder of a command that trains many runs. Only the winner of a
-/// tuning is trained in the folder of the tuning. A run that has begun there may continue.
-pub fn refuse_run<C: Tunable>(config: &C, output: &Path) -> Result<()> {
-    if used::has_run(output)? {
-        return Ok(());
-    }
-    let tuning = TuneRecord::<Value>::read(output)?;
-    let own = tuning.filter(|tuning| tuning.is_won_by(config)).map(|_| Grid::Tuning);
-    grid_folder::refuse_others(output, own)
+/// Refuses an ordinary run in the folder of a command that trains many runs: their table would be hidden by
+/// its files. A run that has begun there may continue.
+pub fn refuse_run(output: &Path) -> Result<()> {
+    if used::has_run(output)? { Ok(()) } else { grid_folder::refuse_others(output, None) }
 }
 
 impl<C: Tunable> Tune<'_, C> {
@@ -241,10 +236,21 @@ impl<C: Tunable> Tune<'_, C> {
     /// Trains the candidates, or what is left of them after an interruption.
     pub fn run(&self, trainee: &impl Trainee<C>, with: Equipment<'_>) -> Result<Tuned> {
         refuse_used(self.output)?;
-        let _lock = FolderLock::take(self.output)?;
-        let mut record = match TuneRecord::read(self.output)? {
-            Some(record) => self.continued(record, with)?,
-            None => self.planned(trainee, with)?,
+        let is_new = !fs::exists(self.output);
+        let lock = FolderLock::take(self.output)?;
+        let record = match TuneRecord::read(self.output)? {
+            Some(record) => self.continued(record, with),
+            None => self.planned(trainee, with),
+        };
+        let mut record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                // A refused tuning leaves no folder behind, unless something to keep is in it.
+                if is_new {
+                    lock.discard()?;
+                }
+                return Err(error);
+            }
         };
         let mut pace = Pace::default();
         for rung in 0..record.rungs.len() {

@@ -77,6 +77,24 @@ fn one_complete_seed_keeps_the_length_of_all() {
     }
 }
 
+#[test]
+fn one_seed_and_several_have_folders_of_their_own_also_for_a_dry_run() {
+    let place = workplace();
+    let short = ["--max-steps", "4", "--seeds"];
+    for (folder, first, then, words) in [
+        ("one", "1", "1,2", ["one: holds `final` of a run with one seed", "hint: choose another"]),
+        ("two", "1,2", "1", ["two: holds `seed-1` of a run with several seeds", "name all seeds"]),
+    ] {
+        let there = ["--output-dir", folder];
+        finetune(&place, &[&short[..], &[first], &there].concat()).ok();
+        let before = place.tree_of(folder);
+        for more in [&["--dry-run"][..], &[]] {
+            finetune(&place, &[&short[..], &[then], &there, more].concat()).refused(2, &words);
+        }
+        assert_same_tree(&before, &place.tree_of(folder));
+    }
+}
+
 /// Trains these seeds for four steps each, below the folder `a`.
 fn run(place: &Workplace, seeds: &str) -> Finished {
     finetune(place, &["--output-dir", "a", "--seeds", seeds, "--max-steps", "4"])

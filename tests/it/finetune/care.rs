@@ -35,6 +35,9 @@ fn one_folder_takes_one_run_whatever_its_seeds() {
     assert!(!place.path("cls/config.yaml").exists(), "those that are refused write nothing");
     send(&first, 15);
     assert_eq!(first.wait().unwrap().code(), Some(128 + 15));
+    finetune(&place, &["--output-dir", "cls", "--seeds", "3"])
+        .refused(2, &["cls: holds `seed-1` of a run with several seeds"]);
+    fs::remove_dir_all(place.path("cls")).unwrap();
     let mut single = start_endless(&place, &["--seeds", "3"], "cls/metrics.jsonl");
     let config = fs::read(place.path("cls/config.yaml")).unwrap();
     finetune(&place, &["--output-dir", "cls", "--seeds", "1,2"])

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::finetune::workplace;
+use crate::finetune::{finetune, workplace};
 use crate::workplace::Workplace;
 
 const CONFIG: &str = "\
@@ -36,6 +36,10 @@ fn a_fine_tuning_configuration_is_planned_and_timed_like_one_of_pretraining() {
     let [here, rented] = &three["devices"].as_array().unwrap()[..] else { panic!("{three}") };
     assert_eq!([&here["measured"], &rented["measured"]], [&Value::Bool(true), &Value::Bool(false)]);
     assert_eq!([&here["usd_per_hour"], &rented["usd_per_hour"]], [&Value::from(2.0), &Value::from(0.5)]);
+    // One update takes all examples, however many it could take.
+    let large = ["training.per_device_train_batch_size=100000", "training.gradient_accumulation_steps=3"];
+    let large = plan(&place, &["--device", "t4", "--set", large[0], "--set", large[1]]);
+    assert_eq!((&large["steps"], &large["tokens"]), (&Value::from(2), &three["tokens"]));
     let shown = place.program(&["plan", "--config", "tuned.yaml", "--device", "t4"], "").ok().stdout;
     for words in ["40 steps for each of 3 seeds", "for all seeds one after the other", "predicted"] {
         assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
@@ -55,6 +59,19 @@ fn a_fine_tuning_configuration_is_planned_and_timed_like_one_of_pretraining() {
     assert_eq!((&row["batch"], &row["length"]), (&Value::from(4), &Value::from(32)), "{row}");
     assert_eq!(row["task"], "classify");
     assert!(!place.path("planned").exists(), "nothing is written");
+}
+
+#[test]
+fn a_dry_run_counts_the_steps_of_each_setting() {
+    let place = workplace();
+    let rows = ["--dry-run", "--set", "training.per_device_train_batch_size=8", "--output-dir", "out"];
+    // 8 and 160 examples six times, 8 at a time, with two seeds each.
+    let curve = ["--fractions", "0.05,1", "--seeds", "1,2"];
+    let planned = finetune(&place, &[&rows[..], &curve].concat()).ok().stdout;
+    assert!(planned.contains("6, 6.0 epochs\n") && planned.contains(" 252 in all 4 runs\n"), "{planned}");
+    let planned = finetune(&place, &[&rows[..], &["--sweep", "num_train_epochs=1,2"]].concat()).ok().stdout;
+    assert!(planned.contains("20, 1.0 epochs\n") && planned.contains(" 60 in all 2 runs\n"), "{planned}");
+    assert!(!place.path("out").exists(), "nothing is written");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::trials::grid_folder::Grid;
-use crate::trials::summary::{short_names, value_of};
+use crate::trials::summary::short_names;
 use base::error::{Problem, Problems};
 use base::fs;
 use base::pages::table::Table;
@@ -134,19 +134,6 @@ impl<C: Serialize + DeserializeOwned> TuneRecord<C> {
         let problems: Vec<Problem> =
             problems.into_iter().map(|problem| problem.at(&place).hint(hint)).collect();
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
-    }
-}
-
-impl TuneRecord<Value> {
-    /// Returns true if `config` is a configuration of the tuned command with the winner's values of the
-    /// varied keys. Other keys may differ: a winner is often trained for more steps than the candidates.
-    pub(super) fn is_won_by<C: Serialize + DeserializeOwned>(&self, config: &C) -> bool {
-        let winner = self.candidates.iter().find(|candidate| self.best.as_ref() == Some(&candidate.folder));
-        let Some(Entry { setting, .. }) = winner else { return false };
-        let current = config::saved(config);
-        let mut values = setting.iter();
-        let has_values = values.all(|(key, value)| value_of(&current, key).is_none_or(|own| own == value));
-        has_values && serde_json::from_value::<C>(self.config.clone()).is_ok()
     }
 }
 
@@ -285,20 +272,6 @@ mod tests {
         all.rungs.truncate(1);
         assert_eq!(all.tie().unwrap(), "a tie with 2 others");
         assert_eq!(record(Better::Lower, &[&[Some(1.0)], &[], &[]]).steps_left(), 2 * 10 + 2 * 20);
-    }
-
-    #[test]
-    fn the_winner_is_known_by_the_values_of_the_varied_keys() {
-        let mut tuned = record(Better::Lower, &[&[Some(2.0), Some(1.0)], &[Some(3.0), Some(2.0)]]);
-        let [won, lost] = [0, 1].map(|rate| serde_json::json!({"training": {"learning_rate": rate}}));
-        assert!(!tuned.is_won_by(&won), "the tuning is not complete");
-        tuned.best = Some("learning_rate=0".to_string());
-        assert!(tuned.is_won_by(&won) && !tuned.is_won_by(&lost));
-        let other = config::PrecisionConfig::default();
-        tuned.config = config::saved(&other);
-        assert!(tuned.is_won_by(&other), "a varied key that it does not have");
-        tuned.config = serde_json::json!({"task": "classify"});
-        assert!(!tuned.is_won_by(&other), "a configuration of another kind");
     }
 
     #[test]
