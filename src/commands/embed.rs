@@ -13,9 +13,10 @@ use crate::families::Pooling;
 use crate::fs::Output;
 use crate::machine;
 use crate::ops::memory;
+use crate::records::RowFormat;
 use crate::tasks::embed::{Embedder, VectorFormat};
 use crate::tasks::finite::require_finite;
-use crate::tasks::labelled::{InputTexts, TextPair};
+use crate::tasks::labelled::{Columns, InputTexts, TextPair};
 use crate::telemetry::{Progress, Unit};
 
 /// Number of batches whose texts are read together and sorted by length.
@@ -77,7 +78,11 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     let input = staging::input(&args.file)?;
     let folder = model_folder::resolve(&args.model)?;
     args.overwrite.require(&[Output::new("--output", &args.output)], &[&input, &folder])?;
-    let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
+    let format_of_texts = args.format.map(Into::into).or_else(|| RowFormat::of(&input));
+    let is_plain = format_of_texts.is_none_or(|format| format == RowFormat::Text);
+    let trained = model_folder::trained_columns(&folder, &args.columns, is_plain)?;
+    let columns = Columns { trained: trained.as_ref(), ..args.columns.named() };
+    let mut texts = InputTexts::open(&input, format_of_texts, &columns)?;
     let embedder = Embedder::load(&folder, pooling, args.normalize, &device)?;
     embedder.notes().iter().for_each(|note| terminal::note(&terminal::printable(&format!("note: {note}"))));
     let mut file = format.create(&args.output, embedder.width()?)?;

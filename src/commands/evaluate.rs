@@ -13,7 +13,7 @@ use crate::commands::{device, model_folder, staging, terminal};
 use crate::config::{AnyLoaded, CleaningConfig};
 use crate::fs::Output;
 use crate::ops::memory;
-use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::{Columns, TrainedColumns};
 use crate::tasks::list;
 use crate::tasks::trained::Evaluation;
 use crate::telemetry::Progress;
@@ -32,22 +32,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     require_outputs(args, &data, &model)?;
     let cleaning = cleaning_of(&model);
     let trained = model_folder::trained_columns(&model, &args.columns, false)?;
-    let evaluation = Evaluation {
-        data: &data,
-        columns: Columns {
-            label: args.label_column.as_deref(),
-            label_separator: args.label_separator.as_deref(),
-            label_names: &args.labels,
-            trained: trained.as_ref(),
-            ..args.columns.named()
-        },
-        labels: &args.labels,
-        tagging: args.tagging.tagging(args.columns.encoding),
-        predictions: args.predictions.as_deref(),
-        cleaning: &cleaning,
-        batch_size: args.compute.batch_size as usize,
-        dump_logits: args.dump_logits.as_deref(),
-    };
+    let evaluation = evaluation_of(args, &data, trained.as_ref(), &cleaning);
     let scores = list::open(&model, &device)?.evaluate(&evaluation)?;
     let progress = Progress::detect(terminal::is_quiet());
     scores.warnings.iter().for_each(|warning| progress.warn(warning));
@@ -56,6 +41,32 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     }
     // Labels come from outside and are escaped.
     scores.lines.iter().try_for_each(|line| terminal::stdout_line(&terminal::printable(line)))
+}
+
+/// Returns the evaluation that the arguments describe.
+fn evaluation_of<'a>(
+    args: &'a EvaluateArgs,
+    data: &'a Path,
+    trained: Option<&'a TrainedColumns>,
+    cleaning: &'a CleaningConfig,
+) -> Evaluation<'a> {
+    Evaluation {
+        data,
+        columns: Columns {
+            label: args.label_column.as_deref(),
+            label_separator: args.label_separator.as_deref(),
+            label_names: &args.labels,
+            trained,
+            ..args.columns.named()
+        },
+        labels: &args.labels,
+        tagging: args.tagging.tagging(args.columns.encoding),
+        on_bad_record: args.on_bad_record,
+        predictions: args.predictions.as_deref(),
+        cleaning,
+        batch_size: args.compute.batch_size as usize,
+        dump_logits: args.dump_logits.as_deref(),
+    }
 }
 
 /// Refuses output files that would replace an input, or another existing file.

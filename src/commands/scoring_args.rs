@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::commands::outputs::OverwriteArgs;
-use crate::config::{DeviceChoice, TagScheme};
+use crate::config::{DeviceChoice, OnBadRecord, TagScheme};
 use crate::fs::TextEncoding;
 use crate::records::RowFormat;
 use crate::tasks::labelled::{Columns, SentenceColumns, Tagging};
@@ -48,6 +48,9 @@ pub struct EvaluateArgs {
     /// How tagged words are read.
     #[command(flatten)]
     pub tagging: TaggingArgs,
+    /// What to do with a row or sentence that cannot be read, such as one without a label
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t = OnBadRecord::Fail)]
+    pub on_bad_record: OnBadRecord,
     /// Also write the predictions for all examples to this file: JSONL, for tagged words also .conll
     #[arg(long, value_name = "FILE")]
     pub predictions: Option<PathBuf>,
@@ -166,8 +169,8 @@ pub struct ColumnArgs {
     /// Column or JSON field of the text; else `text`, `sentence` or `content`
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
-    /// Column or JSON field of the second text of a pair; `evaluate` and `predict` read the columns that the
-    /// model was trained on where none is named
+    /// Column or JSON field of the second text of a pair; where no column is named, those that the model was
+    /// trained on are read
     #[arg(long, value_name = "NAME")]
     pub text_pair_column: Option<String>,
     /// Encoding of the text, e.g. `windows-1252`; else UTF-8, or what a byte-order mark says

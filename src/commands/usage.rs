@@ -35,7 +35,7 @@ fn nearest_subcommand(error: &mut Error) {
 }
 
 /// Replaces keys by flags in the text of an error, such as `data.text_column` by `--text-column`, if the
-/// command line has no `--config`. With a configuration the keys are kept.
+/// command has such a flag and its line no `--config`. With a configuration the keys are kept.
 pub fn in_flags(text: &str, arguments: &[OsString]) -> String {
     let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
     if texts.any(|argument| argument.starts_with("--config")) {
@@ -44,8 +44,14 @@ pub fn in_flags(text: &str, arguments: &[OsString]) -> String {
     let all = Cli::command();
     let named = arguments.iter().skip(1).find_map(|argument| all.find_subcommand(argument));
     let Some(command) = named else { return text.to_string() };
+    // The same key is in the data of fine-tuning and in each source of a text.
+    let text = if has_flag(command, "encoding") {
+        text.replace("`encoding: ", "`--encoding ")
+    } else {
+        text.to_string()
+    };
     let flags = command.get_arguments().filter_map(|argument| argument.get_long());
-    flags.fold(text.to_string(), |text, flag| {
+    flags.fold(text, |text, flag| {
         let key = format!("data.{}", flag.replace('-', "_"));
         text.replace(&format!("`{key}: "), &format!("`--{flag} "))
             .replace(&format!("`{key}`"), &format!("`--{flag}`"))
@@ -152,5 +158,10 @@ mod tests {
         assert_eq!(in_flags(text, &arguments("mlmtrain finetune --config a.yaml")), text);
         let some = in_flags(text, &arguments("mlmtrain predict --model m"));
         assert_eq!(some, text.replace("`data.text_column`", "`--text-column`"));
+        let key = "leave out: `data.on_bad_record: skip`, or name it: `encoding: windows-1252`";
+        assert_eq!(
+            in_flags(key, &arguments("mlmtrain evaluate --model m")),
+            "leave out: `--on-bad-record skip`, or name it: `--encoding windows-1252`"
+        );
     }
 }

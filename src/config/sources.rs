@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +63,7 @@ pub enum InvalidUtf8 {
 
 /// Action on a record that cannot be read: a line that is no JSON object or has no such field, a row with
 /// fewer or more fields than the header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBadRecord {
     /// Stop with an error that names the line.

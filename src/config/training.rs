@@ -238,9 +238,9 @@ pub struct TrainingConfig {
         "x-foreign-hint" = ": a number of layers, or `embeddings`",
     ))]
     pub frozen_layers: FrozenLayers,
-    /// `classify`: what the training loss of an example is multiplied by: `balanced`, or a number for each
-    /// label; 1 when absent. The loss is divided by the number of examples; that of evaluations has no
-    /// weights.
+    /// `classify`: what the training loss of an example is multiplied by: `balanced`, or a table with a
+    /// number for every label; without the key all labels weigh 1. The loss is divided by the number of
+    /// examples; that of evaluations has no weights.
     #[schemars(extend(
         "x-foreign-names" = ["class_weight"],
         "x-foreign-hint" = ": `balanced`, or a number for each label",

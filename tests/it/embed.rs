@@ -56,6 +56,19 @@ fn each_text_has_a_vector_in_its_place_whatever_is_computed_beside_it() {
 }
 
 #[test]
+fn the_columns_that_a_model_was_trained_on_are_read() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=2", "run.sample_text=null"], &[]).ok();
+    embed(&place, &["--file", "-"], "the owl runs\n").ok();
+    let plain = vectors(&place, "v.npy");
+    fs::write(place.path("nested.jsonl"), "{\"review\": {\"text\": \"the owl runs\"}}\n").unwrap();
+    embed(&place, &["--file", "nested.jsonl"], "").refused(1, &["has no column `text`, `sentence`"]);
+    fs::write(place.path("run/final/mlmtrain.json"), r#"{"text_column": "review.text"}"#).unwrap();
+    embed(&place, &["--file", "nested.jsonl"], "").ok();
+    assert!(largest_difference(&vectors(&place, "v.npy"), &plain) < 1e-6);
+}
+
+#[test]
 fn long_texts_are_counted_and_bad_input_leaves_no_file() {
     let place = Workplace::new();
     place.run(&["training.max_steps=2", "run.sample_text=null"], &[]).ok();

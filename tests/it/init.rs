@@ -125,7 +125,7 @@ fn labelled_files_get_a_configuration_that_trains() {
     let yaml = init(&["--train", "latin.csv", "--encoding", "latin1", "--output", "-"]).ok().stdout;
     assert!(yaml.contains("\n  encoding: windows-1252\n"), "{yaml}");
     init(&["--train", "latin.csv", "-o", "b.yaml"])
-        .refused(1, &["latin.csv: column `text` is not UTF-8", "name its true encoding"]);
+        .refused(1, &["latin.csv:2: column `text` is not UTF-8", "such as `--encoding windows-1252`"]);
     init(&["--train", "own.csv"]).refused(2, &["finetune.yaml: exists already"]);
     init(&["--train", "own.csv", "--label-column", "Art", "-o", "b.yaml"])
         .refused(2, &["`Satz` (60 values", "--label-column"]);
@@ -173,6 +173,15 @@ fn labelled_files_that_differ_or_hold_lists_are_noticed() {
         told.contains("note: the labels are the numbers 0 to 1; `data.labels: [NAME OF 0, ...]`"),
         "{told}"
     );
+    let rows: Vec<String> = (0..66)
+        .map(|n| format!("a text of some words {n},{}", ["ham", "spam"][usize::from(n % 11 == 0)]))
+        .collect();
+    fs::write(place.path("rare.csv"), format!("text,label\n{}\n", rows.join("\n"))).unwrap();
+    let rare = ["init", "--model", "run/final", "-o", "rare.yaml", "--train", "rare.csv"];
+    let told = place.program(&rare, "").ok().stdout;
+    assert!(told.contains("note: `spam` is the label of 6 of 66 examples (9.1 %)"), "{told}");
+    let yaml = fs::read_to_string(place.path("rare.yaml")).unwrap();
+    assert!(yaml.contains("`training.class_weights:"), "{yaml}");
 }
 
 #[test]
@@ -193,6 +202,7 @@ fn columns_of_0_and_1_get_a_configuration_with_any_number_of_labels() {
         "wrote `finetune.yaml`: 40 examples, 3 labels\n",
         "columns: text `comment_text`, labels `toxic`, `threat`, `insult`\n",
         "note: 3 columns hold only 0 and 1: each is taken for a label",
+        "note: no text has the label `threat`",
     ] {
         assert!(told.contains(words), "`{words}` is not in\n{told}");
     }

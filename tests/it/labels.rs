@@ -183,6 +183,38 @@ fn numbers_of_classes_are_names_where_they_are_given() {
     );
     let named = evaluate("numbers.csv", &["--labels=fish,bird"]).ok().stdout;
     assert_eq!(named, evaluate("dev.csv", &[]).ok().stdout);
+    // Names that cannot be meant are refused for a file of names, too, and so is what has no effect.
+    assert_eq!(named, evaluate("dev.csv", &["--labels=fish,bird"]).ok().stdout);
+    for (flags, words) in [
+        (["--labels", "fish,cat"], "--labels: `cat` is no label of the model"),
+        (["--labels", "fish"], "--labels: does not name `bird`, a label of the model"),
+        (
+            ["--label-separator", ";"],
+            "--label-separator: has no effect on the score of a sequence classifier",
+        ),
+        (["--predictions", "p.csv"], "--predictions: p.csv: has the name of another format"),
+    ] {
+        evaluate("dev.csv", &flags).refused(2, &[words]);
+    }
+    assert!(!place.path("p.csv").exists());
+    let pretrained = ["evaluate", "--model", "run/final", "--data", "dev.csv", "--label-column", "label"];
+    place
+        .program(&pretrained, "")
+        .refused(2, &["--label-column: has no effect on the score of a pretrained"]);
+}
+
+#[test]
+fn rows_without_a_label_are_left_out_of_a_score_where_that_is_wanted() {
+    let place = classifier();
+    let some = examples(12) + ",\"the owl sees the horse\"\n";
+    fs::write(place.path("some.csv"), some).unwrap();
+    let evaluate = ["evaluate", "--model", "cls/final", "--json", "--data"];
+    let skip = ["--on-bad-record", "skip"];
+    let refused = place.program(&[&evaluate[..], &["some.csv"]].concat(), "");
+    refused.refused(1, &["some.csv:14: label `label` is empty", "`--on-bad-record skip`"]);
+    let scored = place.program(&[&evaluate[..], &["some.csv"], &skip].concat(), "").ok();
+    assert!(scored.stderr.contains("some.csv: 1 row left out that cannot be read"), "{}", scored.stderr);
+    assert_eq!(scored.stdout, place.program(&[&evaluate[..], &["dev.csv"]].concat(), "").ok().stdout);
 }
 
 #[test]

@@ -8,13 +8,15 @@ use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
 
-use crate::commands::evaluate::require_outputs;
+use crate::commands::evaluate::{evaluation_of, require_outputs};
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::terminal::Output;
 use crate::commands::{model_folder, staging, terminal};
+use crate::config::CleaningConfig;
 use crate::error::Problem;
 use crate::fs;
 use crate::tasks::minimal_pairs::{Judged, Likelihood, Masking, Pair, read_pairs, report};
+use crate::tasks::trained::require_json_lines;
 use crate::telemetry::{Progress, Unit};
 
 /// Scores every pair, writes the scores of all pairs if the user wants them, and prints the share of right
@@ -29,6 +31,13 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
     let data = staging::input(&args.data)?;
     let folder = model_folder::resolve(&args.model)?;
     require_outputs(args, &data, &folder)?;
+    let cleaning = CleaningConfig::default();
+    let evaluation = evaluation_of(args, &data, None, &cleaning);
+    evaluation.refuse_predictions()?;
+    evaluation.refuse_all_but(&[], "minimal pairs")?;
+    if let Some(path) = args.scores.as_deref().filter(|_| !to_terminal) {
+        require_json_lines("--scores", path, &[])?;
+    }
     let pairs = read_pairs(&data, args.columns.encoding)?;
     let model = Likelihood::open(&folder, device, masking)?;
     let total = 2 * pairs.len() as u64;

@@ -126,6 +126,11 @@ pub(super) fn run(
         lines.push(format!("columns: text `{text}`{pair}, {word} {labels}"));
     }
     lines.extend(notes);
+    lines.extend(facts.rarest().map(|rarest| {
+        format!(
+            "note: {rarest}; `training.class_weights: balanced` raises the share of rare labels in the loss"
+        )
+    }));
     lines.push(format!("next: mlmtrain finetune --config {}", output.display()));
     print(lines.iter().map(String::as_str))
 }
@@ -224,6 +229,7 @@ fn texts(
     if let Some(eval) = &args.eval {
         columns.names_differ = differ_in_evaluation(eval, &columns, known, has_numbers)?;
     }
+    found.notes.extend(empty_note(&found.counts));
     found.notes.extend(list_note(&found.counts, &columns));
     let are_values = !has_numbers && matches!(columns.labels, LabelColumns::One(_));
     if are_values && found.counts.len() > MOST_NUMBERS && found.counts.keys().all(|label| is_number(label)) {
@@ -246,6 +252,19 @@ fn marks_note(names: &[String]) -> String {
          them; `--label-column NAME` takes one column",
         names.len()
     )
+}
+
+/// A note if no text has some of the labels, which are columns of 0.
+fn empty_note(counts: &BTreeMap<String, usize>) -> Option<String> {
+    let empty: Vec<&str> =
+        counts.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name.as_str()).collect();
+    (!empty.is_empty()).then(|| {
+        format!(
+            "note: no text has the label {}: the model cannot learn to give it, and AUROC is not measured \
+             where an evaluation file has no such text",
+            list(empty.into_iter())
+        )
+    })
 }
 
 /// A note if the labels are the numbers from 0 on, of which the model's answers do not say what they mean.

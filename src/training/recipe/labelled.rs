@@ -17,6 +17,9 @@ const LEAST_UPDATES: f64 = 600.0;
 /// Macro F1 is the metric if the rarest label has less than this share of the most frequent one.
 const BALANCED_SHARE: f64 = 0.1;
 
+/// The rarest label is told if it has less than this share of the most frequent one.
+const TOLD_SHARE: f64 = 0.2;
+
 /// Number of evaluations, and of checkpoints, in a run.
 const EVALUATIONS: u64 = 6;
 
@@ -226,12 +229,16 @@ impl LabelledFacts {
         yaml.line(2, if is_wide { "learning_rate: 5.0e-5" } else { "learning_rate: 3.0e-4" });
         yaml.line(2, "warmup_steps: 0.1");
         yaml.line(2, "weight_decay: 0.01");
-        if self.task == "classify" && !self.has_label_sets() && self.has_rare_labels() {
+        if let Some(rarest) = self.rarest() {
             yaml.why(
                 2,
-                "Some labels are rare: macro F1 counts each alike, accuracy does not. `class_weights: balanced` raises \
-                 their share of the loss.",
+                &format!(
+                    "{rarest}: accuracy says little of rare labels, macro F1 counts each alike. \
+                     `training.class_weights: balanced` raises their share of the loss."
+                ),
             );
+        }
+        if self.has_one_label() && self.least_share() < BALANCED_SHARE {
             yaml.line(2, "metric_for_best_model: f1");
             yaml.line(2, "load_best_model_at_end: true");
         }
@@ -240,10 +247,27 @@ impl LabelledFacts {
         yaml.line(2, &format!("save_steps: {steps}"));
     }
 
-    fn has_rare_labels(&self) -> bool {
+    /// Returns true if each text has one label.
+    fn has_one_label(&self) -> bool {
+        self.task == "classify" && !self.has_label_sets()
+    }
+
+    /// The count of the rarest label as a share of that of the most frequent one.
+    fn least_share(&self) -> f64 {
         match (self.labels.first(), self.labels.last()) {
-            (Some((_, most)), Some((_, least))) => (*least as f64) < BALANCED_SHARE * *most as f64,
-            _ => false,
+            (Some((_, most)), Some((_, least))) => *least as f64 / *most as f64,
+            _ => 1.0,
         }
+    }
+
+    /// Text such as "`spam` is the label of 30 of 330 examples (9.1 %)" about the rarest label; `None` if it
+    /// is not rare.
+    pub fn rarest(&self) -> Option<String> {
+        let (label, count) = self.labels.last()?;
+        (self.has_one_label() && self.least_share() < TOLD_SHARE).then(|| {
+            let [count_text, all] = [*count, self.examples].map(|count| format_count(count as u64));
+            let share = 100.0 * *count as f64 / self.examples as f64;
+            format!("`{label}` is the label of {count_text} of {all} examples ({share:.1} %)")
+        })
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::tf_idf;
-use crate::tasks::labelled::{Columns, Example, InputText, read_examples};
+use crate::tasks::labelled::{Columns, Example, InputText};
 use crate::tasks::planned;
 use crate::tasks::run::{Scores, named};
 use crate::tasks::sequence::labels::balanced_weights;
@@ -95,6 +95,8 @@ impl Target for Classes {
         Column::plain("eval_loss", "loss"),
     ];
     const BEST: &'static str = "accuracy";
+    const FLAGS: &'static [&'static str] =
+        &["--text-pair-column", "--label-column", "--labels", "--on-bad-record"];
 
     fn sources(data: &ClassifyData) -> Result<(Sources<Example>, Vec<String>)> {
         Sources::of_examples(data, &Columns::from_config(data))
@@ -114,8 +116,7 @@ impl Target for Classes {
 
     fn evaluated(&self, evaluation: &Evaluation<'_>) -> Result<(Vec<Example>, Vec<String>)> {
         let columns = Columns { labelled: true, known_labels: self.names(), ..evaluation.columns };
-        let examples = read_examples(evaluation.data, &columns)?;
-        Ok((examples, Vec::new()))
+        evaluation.examples(&columns)
     }
 
     fn names(&self) -> &[String] {

@@ -15,11 +15,12 @@ use serde_json::{Map, Value, json};
 
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::tf_idf;
-use crate::tasks::labelled::{Columns, Example, InputText, read_examples};
+use crate::tasks::labelled::{Columns, Example, InputText};
 use crate::tasks::multi_label::table::label_table;
 use crate::tasks::multi_label::thresholds::Thresholds;
 use crate::tasks::planned;
 use crate::tasks::run::{Scores, named};
+use crate::tasks::sequence::labels::listed;
 use crate::tasks::sequence::{LabelSet, PROBABILITY_BYTES, Texts, text_bytes, whole_texts};
 use crate::tasks::target::{Column, Examples, Floor, Judged, Target};
 use crate::tasks::trained::{Evaluation, Scored, four_digits, percent};
@@ -101,6 +102,24 @@ impl SeveralLabels {
         tally
     }
 
+    /// Says which labels have no AUROC, and so their mean has none; `None` if all have one.
+    fn unmeasured(&self, judged: &Judged<'_, Self>) -> Option<String> {
+        let examples = judged.gold.len();
+        let mut lacking = Vec::new();
+        for (id, name) in (0..).zip(self.names()) {
+            let with = judged.gold.iter().filter(|labels| labels.contains(&id)).count();
+            if with == 0 || with == examples {
+                lacking.push(name.clone());
+            }
+        }
+        (!lacking.is_empty() && examples > 0).then(|| {
+            format!(
+                "AUROC is not measured: it wants examples with and without a label, and all or none have {}",
+                listed(&lacking)
+            )
+        })
+    }
+
     /// The outcomes at the thresholds of these labels.
     fn own_outcomes(&self, judged: &Judged<'_, Self>) -> Outcomes {
         let gold = judged.gold.to_vec();
@@ -141,6 +160,8 @@ impl Target for SeveralLabels {
         Column::plain("eval_loss", "loss"),
     ];
     const BEST: &'static str = "f1_micro";
+    const FLAGS: &'static [&'static str] =
+        &["--text-pair-column", "--label-column", "--label-separator", "--labels", "--on-bad-record"];
 
     fn sources(data: &ClassifyData) -> Result<(Sources<Example>, Vec<String>)> {
         let columns = Columns { several: Some(&data.labels), labelled: false, ..Columns::from_config(data) };
@@ -162,8 +183,7 @@ impl Target for SeveralLabels {
 
     fn evaluated(&self, evaluation: &Evaluation<'_>) -> Result<(Vec<Example>, Vec<String>)> {
         let columns = Columns { several: Some(self.names()), ..evaluation.columns };
-        let examples = read_examples(evaluation.data, &columns)?;
-        Ok((examples, Vec::new()))
+        evaluation.examples(&columns)
     }
 
     fn names(&self) -> &[String] {
@@ -240,7 +260,12 @@ impl Target for SeveralLabels {
             .map(|(name, value)| format!("{} {}", name.replace('_', " "), measured(*value, percent)))
             .collect();
         let table = label_table(&tally, self.names(), &self.thresholds.values);
-        format!("at thresholds tuned on the evaluation file: {}\n{}", scores.join(", "), table.trim_end())
+        let unmeasured = self.unmeasured(judged).map(|line| format!("\n{line}")).unwrap_or_default();
+        format!(
+            "at thresholds tuned on the evaluation file: {}\n{}{unmeasured}",
+            scores.join(", "),
+            table.trim_end()
+        )
     }
 
     fn floors(&self, examples: &Examples<Self>) -> Vec<Floor> {
@@ -295,6 +320,7 @@ impl Target for SeveralLabels {
         scored.json.insert("eval_by_label".to_string(), by_label.into());
         scored.lines.extend(self.labels.notes());
         scored.lines.push(self.thresholds.description());
+        scored.lines.extend(self.unmeasured(judged));
         let table = label_table(&tally, self.names(), &self.thresholds.values);
         scored.lines.extend(table.lines().map(str::to_string));
     }
@@ -350,5 +376,7 @@ mod tests {
         assert_eq!(tuned.untuned().predicted(&judged), [vec![], vec![1, 2], vec![]]);
         let names: Vec<String> = tuned.scores(&judged).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, tuned.score_names());
+        let unmeasured = tuned.unmeasured(&judged).expect("no example is about a crime");
+        assert!(unmeasured.ends_with("all or none have `crime`"), "{unmeasured}");
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::tf_idf;
-use crate::tasks::labelled::{Columns, Example, InputText, files_of, number_column, read_examples};
+use crate::tasks::labelled::{Columns, Example, InputText, files_of, number_column};
 use crate::tasks::regression::scores::{score_names, scores};
 use crate::tasks::run::Scores;
 use crate::tasks::sequence::{LabelSet, Texts, text_bytes, whole_texts};
@@ -69,6 +69,7 @@ impl Target for Numbers {
         Column::plain("eval_mae", "absolute err."),
     ];
     const BEST: &'static str = "loss";
+    const FLAGS: &'static [&'static str] = &["--text-pair-column", "--label-column", "--on-bad-record"];
 
     fn sources(data: &ClassifyData) -> Result<(Sources<Example>, Vec<String>)> {
         Sources::of_examples(data, &columns(data))
@@ -97,7 +98,7 @@ impl Target for Numbers {
                 columns = trained;
             }
         }
-        Ok((read_examples(evaluation.data, &columns)?, Vec::new()))
+        evaluation.examples(&columns)
     }
 
     fn names(&self) -> &[String] {

@@ -315,6 +315,9 @@ pub trait Target: Sized + Clone + Send + Sync + 'static {
     /// Files with the predictions for the evaluation examples, in the run's folder.
     const PREDICTIONS: &'static [&'static str] = &["predictions.jsonl"];
 
+    /// Flags of `evaluate` about labels, pairs and words that have an effect on a model of this task.
+    const FLAGS: &'static [&'static str];
+
     /// Reads the files of a run, and returns notes on them.
     fn sources(data: &ClassifyData) -> Result<(Sources<Row<Self>>, Vec<String>)>;
 

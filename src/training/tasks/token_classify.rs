@@ -90,6 +90,15 @@ impl Target for TagSet {
         Column::plain("eval_loss", "loss"),
     ];
     const BEST: &'static str = "overall_f1";
+    const FLAGS: &'static [&'static str] = &[
+        "--label-column",
+        "--labels",
+        "--token-column",
+        "--tag-column",
+        "--tag-scheme",
+        "--strict",
+        "--on-bad-record",
+    ];
     /// As JSONL, and as columns.
     const PREDICTIONS: &'static [&'static str] = &["predictions.jsonl", "predictions.conll"];
 
@@ -117,12 +126,12 @@ impl Target for TagSet {
     }
 
     fn evaluated(&self, evaluation: &Evaluation<'_>) -> Result<(Vec<Sentence>, Vec<String>)> {
-        let Evaluation { data, tagging, columns, .. } = *evaluation;
+        let Evaluation { data, tagging, columns, on_bad_record, .. } = *evaluation;
         let mut fields = tagging.columns;
         fields.token_field = columns.text;
         fields.tag_field = columns.label;
         fields.tag_names = evaluation.labels;
-        let file = read_tagged(data, &Tagging { columns: fields, ..tagging })?;
+        let file = read_tagged(data, &Tagging { columns: fields, on_bad_record, ..tagging })?;
         let notes = file.notes(data);
         Ok((file.sentences, notes))
     }

@@ -8,12 +8,15 @@ use candle_core::{Device, Tensor};
 use serde_json::{Map, Value};
 
 use crate::tasks::Task;
-use crate::tasks::labelled::{Columns, InputFile, InputText, Tagging};
+use crate::tasks::labelled::{
+    BadRows, Columns, Example, InputFile, InputText, SentenceColumns, Tagging, read_examples_skipping,
+};
 use base::error::Problem;
 use base::fs;
 use base::scores::measured;
-use config::CleaningConfig;
+use config::{CleaningConfig, OnBadRecord, TagScheme};
 use data::batches::Batch;
+use data::records::RowFormat;
 use model::checkpoint::write_tensors;
 
 /// A model with its tokenizer, for any task.
@@ -43,6 +46,8 @@ pub struct Evaluation<'a> {
     pub labels: &'a [String],
     /// How the words and tags of sentences are read.
     pub tagging: Tagging<'a>,
+    /// Handling of a row or sentence that cannot be read.
+    pub on_bad_record: OnBadRecord,
     /// File for the model's prediction for every example.
     pub predictions: Option<&'a Path>,
     /// Cleaning of the text for a language model.
@@ -62,6 +67,38 @@ impl Evaluation<'_> {
             .at(path.display())
             .hint("`--predictions` is for models that `finetune` made")
             .into())
+    }
+
+    /// Returns an error if the user gave a flag for labels, pairs or words that is not among `used`, the
+    /// flags with an effect on the score of `model`, such as "a sequence classifier".
+    pub fn refuse_all_but(&self, used: &[&str], model: &str) -> Result<()> {
+        let Self { columns, tagging, .. } = self;
+        let usual = SentenceColumns::default();
+        let flags = [
+            ("--text-pair-column", columns.text_pair.is_some()),
+            ("--label-column", columns.label.is_some()),
+            ("--label-separator", columns.label_separator.is_some()),
+            ("--labels", !self.labels.is_empty()),
+            ("--token-column", tagging.columns.token != usual.token),
+            ("--tag-column", tagging.columns.tag != usual.tag),
+            ("--tag-scheme", tagging.scheme != TagScheme::Auto),
+            ("--strict", tagging.strict),
+            ("--on-bad-record", self.on_bad_record != OnBadRecord::Fail),
+        ];
+        match flags.iter().find(|(flag, is_given)| *is_given && !used.contains(flag)) {
+            Some((flag, _)) => Err(Problem::usage(format!("has no effect on the score of {model}"))
+                .at(flag)
+                .hint("leave it out, or name a model that `finetune` made for such data")
+                .into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads labelled texts, and returns a note if rows were left out.
+    pub(super) fn examples(&self, columns: &Columns<'_>) -> Result<(Vec<Example>, Vec<String>)> {
+        let mut bad_rows = BadRows::new(self.on_bad_record, "row");
+        let examples = read_examples_skipping(self.data, columns, &mut bad_rows)?;
+        Ok((examples, bad_rows.note(self.data).into_iter().collect()))
     }
 
     /// Place of an example in the data, as errors print it; `number` starts at 0.
@@ -86,6 +123,19 @@ impl Evaluation<'_> {
         fs::require_space(path, bytes.sum(), "the logits do not fit")?;
         fs::write_atomic(path, |file| write_tensors(file, &tensors))
     }
+}
+
+/// Returns an error for a file of JSON lines whose name says that it is in another format. `others` are
+/// extensions of formats that can be written, too.
+pub fn require_json_lines(flag: &str, path: &Path, others: &[&str]) -> Result<(), Problem> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let is_json =
+        fs::without_compression(path) == path && matches!(RowFormat::of(path), None | Some(RowFormat::Jsonl));
+    if is_json || extension.is_some_and(|extension| others.contains(&extension)) {
+        return Ok(());
+    }
+    let message = format!("{}: has the name of another format, and JSON lines are written", path.display());
+    Err(Problem::usage(message).at(flag).hint("name it `.jsonl`"))
 }
 
 fn named_tensor(name: &str, values: &[u32]) -> Result<(String, Tensor)> {
@@ -144,4 +194,21 @@ pub trait Answers {
 
     /// Receives a note for the user.
     fn note(&mut self, text: &str);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_json_lines_have_no_name_of_another_format() {
+        for name in ["p.jsonl", "p.json", "p.txt", "p", "p.conll"] {
+            require_json_lines("--predictions", Path::new(name), &["conll"]).expect(name);
+        }
+        for name in ["p.csv", "p.tsv", "p.parquet", "p.conll", "p.jsonl.gz"] {
+            let problem = require_json_lines("--predictions", Path::new(name), &[]).expect_err(name);
+            let start = format!("--predictions: {name}: has the name of another format");
+            assert!(problem.to_string().starts_with(&start), "{problem}");
+        }
+    }
 }

@@ -11,10 +11,14 @@ use crate::tasks::finetuning::training_data::write_lines;
 use crate::tasks::finetuning::{Supervisor, model_of};
 use crate::tasks::finite::not_finite;
 use crate::tasks::labelled::InputFile;
+use crate::tasks::labelled::tags::is_tag;
+use crate::tasks::sequence::labels::listed;
 use crate::tasks::target::{Collator, Encoded, Input, Judged, Row, Target};
-use crate::tasks::trained::{Answers, Evaluation, Scored, Trained};
+use crate::tasks::trained::{Answers, Evaluation, Scored, Trained, require_json_lines};
 use base::error::Problem;
+use base::families::HeadKind;
 use base::fs::StagedFile;
+use config::OnBadRecord;
 use data::tokenizer::Tokenizer;
 use model::distributed::World;
 use model::interop::read_folder;
@@ -54,23 +58,47 @@ impl<T: Target> Opened<T> {
     }
 }
 
-/// Refuses names for the numbers of a file if the model knows its labels by numbers: it could not use them.
-fn require_names(known: &[String], given: &[String]) -> Result<(), Problem> {
-    let number = known.iter().find(|label| label.parse::<i64>().is_ok());
-    match number.filter(|_| !given.is_empty()) {
-        Some(number) => Err(Problem::usage(format!(
+/// Refuses names for the numbers of a file if the model knows its labels by numbers, and names that are not
+/// the labels of the model, each once. Tags may be others, because those of a file may have another scheme.
+fn require_names(known: &[String], given: &[String], are_tags: bool) -> Result<(), Problem> {
+    if given.is_empty() {
+        return Ok(());
+    }
+    if let Some(number) = known.iter().find(|label| label.parse::<i64>().is_ok()) {
+        return Err(Problem::usage(format!(
             "names the numbers in a file for a model whose labels have names, and this model has `{number}`"
         ))
         .at("--labels")
-        .hint("leave it out")),
-        None => Ok(()),
+        .hint("leave it out"));
     }
+    let other = given.iter().find(|name| !(known.contains(name) || are_tags && is_tag(name)));
+    let lacking = known.iter().find(|name| !are_tags && !given.contains(name));
+    let message = match (other, lacking) {
+        (Some(other), _) => format!("`{other}` is no label of the model"),
+        (None, Some(lacking)) => format!("does not name `{lacking}`, a label of the model"),
+        (None, None) if !are_tags && given.len() > known.len() => "names a label twice".to_string(),
+        (None, None) => return Ok(()),
+    };
+    Err(Problem::usage(message).at("--labels").hint(format!(
+        "name its labels in the order of the numbers in the file, or leave the flag out if the file has \
+         names; they are {}",
+        listed(known)
+    )))
+}
+
+/// Returns the extensions of the files of predictions that a run of a task writes.
+fn extensions<T: Target>() -> Vec<&'static str> {
+    T::PREDICTIONS.iter().filter_map(|name| Path::new(*name).extension()?.to_str()).collect()
 }
 
 impl<T: Target> Trained for Opened<T> {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
         let Self { target, .. } = self;
-        require_names(target.names(), evaluation.labels)?;
+        evaluation.refuse_all_but(T::FLAGS, &format!("a {}", T::MODEL))?;
+        require_names(target.names(), evaluation.labels, T::HEAD == HeadKind::TokenClassification)?;
+        if let Some(path) = evaluation.predictions {
+            require_json_lines("--predictions", path, &extensions::<T>())?;
+        }
         let (rows, notes) = target.evaluated(evaluation)?;
         let gold = target.gold(evaluation.data, &rows)?;
         let file = evaluation.predictions.map(StagedFile::create).transpose()?;
@@ -92,7 +120,11 @@ impl<T: Target> Trained for Opened<T> {
         T::Input::count(&rows, &mut scored);
         target.report(&judged, &mut scored);
         T::Input::count_unusual(&unusual, &mut scored);
-        scored.lines.extend(notes);
+        // That rows are missing is said with any form of the scores.
+        match evaluation.on_bad_record {
+            OnBadRecord::Skip => scored.warnings.extend(notes),
+            OnBadRecord::Fail => scored.lines.extend(notes),
+        }
         target.explain(&judged, &mut scored);
         Ok(scored)
     }
@@ -137,10 +169,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_for_numbers_are_refused_where_the_labels_are_numbers() {
+    fn names_for_numbers_are_those_of_a_model_whose_labels_are_no_numbers() {
         let [words, numbers] = [["no", "yes"], ["0", "1"]].map(|names| names.map(str::to_string));
-        assert!(require_names(&words, &words).is_ok() && require_names(&numbers, &[]).is_ok());
-        let problem = require_names(&numbers, &words).expect_err("they would be ignored");
+        let turned = ["yes", "no"].map(str::to_string);
+        assert!(require_names(&words, &turned, false).is_ok() && require_names(&numbers, &[], false).is_ok());
+        let problem = require_names(&numbers, &words, false).expect_err("they would be ignored");
         assert!(problem.to_string().contains("this model has `0`"), "{problem}");
+        let other = ["no".to_string(), "perhaps".to_string()];
+        let problem = require_names(&words, &other, false).expect_err("another label");
+        let problem = problem.to_string();
+        assert!(
+            problem.starts_with("--labels: `perhaps` is no label of the model\n  hint: name"),
+            "{problem}"
+        );
+        assert!(problem.ends_with("they are `no`, `yes`"), "{problem}");
+        let problem = require_names(&words, &words[..1], false).expect_err("too few");
+        assert!(problem.to_string().contains("does not name `yes`, a label of the model"), "{problem}");
+        let twice = ["no", "yes", "no"].map(str::to_string);
+        let problem = require_names(&words, &twice, false).expect_err("too many");
+        assert!(problem.to_string().contains("names a label twice"), "{problem}");
+    }
+
+    #[test]
+    fn names_of_tags_may_be_those_of_another_scheme() {
+        let [known, bioes] = [["O", "I-PER"], ["O", "S-PER"]].map(|names| names.map(str::to_string));
+        assert!(
+            require_names(&known, &bioes, true).is_ok() && require_names(&known, &known[..1], true).is_ok()
+        );
+        let problem = require_names(&known, &["a".to_string()], true).expect_err("no tag");
+        assert!(problem.to_string().contains("`a` is no label of the model"), "{problem}");
     }
 }

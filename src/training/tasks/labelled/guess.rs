@@ -107,7 +107,7 @@ impl Column {
     fn describe(&self) -> String {
         let values = format_count(self.values.len() as u64);
         let rows = if self.filled == ROWS_READ { " in the first 1,000 rows" } else { "" };
-        format!("`{}` ({values} values{rows} of {:.0} characters)", self.name, self.mean_characters())
+        format!("`{}` ({values} values of {:.0} characters{rows})", self.name, self.mean_characters())
     }
 }
 
@@ -125,7 +125,8 @@ impl FileColumns {
                 Err(_) if !columns.is_empty() => break,
                 Err(e) => return Err(e.into()),
             };
-            let fields = row.into_fields().map_err(|problem| problem.at(path.display()))?;
+            let place = format!("{}:{}", path.display(), row.line);
+            let fields = row.into_fields().map_err(|problem| problem.at(place))?;
             for Leaf { path, is_nested, value } in leaves(&fields) {
                 let known = columns.iter().position(|column| column.name == path);
                 let at = known.unwrap_or_else(|| {
@@ -209,7 +210,19 @@ impl FileColumns {
         };
         match one {
             Some(column) => Ok(LabelColumns::One(column.name.clone())),
-            None => Err(self.missing(path, known.label, "label")),
+            None => {
+                let missing = self.missing(path, known.label, "label");
+                let usual = self.first_of(&NUMBER_COLUMNS).filter(|column| column.is_numeric());
+                let number = usual.or_else(|| self.most_numbers(texts)).filter(|column| !column.is_id());
+                Err(match number {
+                    Some(column) if !numbers && known.label.is_none() => missing.hint(format!(
+                        "name the column of the label: `--label-column NAME`; if the numbers of `{}` are to \
+                         be predicted, add `--task regression`",
+                        column.name
+                    )),
+                    _ => missing,
+                })
+            }
         }
     }
 
@@ -375,6 +388,9 @@ mod tests {
             error.contains("no column looks like the label") && error.contains("`--label-column"),
             "{error}"
         );
+        let numbers = table("text\tscore", |n| format!("a text of some words {n}\t{n}.5"));
+        let error = guessed("d.tsv", &numbers, false).unwrap_err();
+        assert!(error.contains("the numbers of `score`") && error.contains("`--task regression`"), "{error}");
         let error = guessed("e.csv", "a,b\n", false).unwrap_err();
         assert!(error.ends_with("has no examples"), "{error}");
         for header in ["How did serfdom develop in Russia ?,DESC", "a short one,1"] {

@@ -24,8 +24,8 @@ pub(super) const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
 pub(super) const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
 
 /// The hint for an empty value.
-const NO_VALUE: &str = "give the row one, take the row out of the file, or leave such rows out in fine-tuning: \
-    `data.on_bad_record: skip`";
+const NO_VALUE: &str =
+    "give the row one, take the row out of the file, or leave such rows out: `data.on_bad_record: skip`";
 
 /// A text, or a pair of texts, with its label.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -124,6 +124,12 @@ impl<'a> Columns<'a> {
         self.label.or_else(|| self.trained?.label_column.as_deref().filter(|name| row.has(name)))
     }
 
+    /// Returns the columns of the text and of the label in training, if it named them.
+    fn in_training(&self) -> [Option<&'a str>; 2] {
+        self.trained
+            .map_or([None; 2], |trained| [trained.text_column.as_deref(), trained.label_column.as_deref()])
+    }
+
     /// Returns the column of the second text that is named, or the one of training. If only a text column is
     /// named, the one of training is used only if `row` has it.
     fn text_pair_of(&self, row: &Row) -> Option<&'a str> {
@@ -215,19 +221,20 @@ pub(super) struct Chosen {
 impl Chosen {
     pub(super) fn new(source: &str, row: &Row, columns: &Columns<'_>) -> Result<Self, RowError> {
         let label = columns.label_of(row);
+        let [trained_text, trained_label] = columns.in_training();
         let separator = columns.label_separator.or_else(|| columns.trained?.label_separator.as_deref());
         let chosen = Self {
-            text: pick(source, row, columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
+            text: pick(source, row, (columns.text_of(row), trained_text), &TEXT_COLUMNS, "text_column")?,
             text_pair: match columns.text_pair_of(row) {
                 Some(name) if columns.text_pair.is_none() && !row.has(name) => {
                     return Err(missing_in(row, missing_pair(source, row, name)));
                 }
-                named => {
-                    named.map(|name| pick(source, row, Some(name), &[], "text_pair_column")).transpose()?
-                }
+                named => named
+                    .map(|name| pick(source, row, (Some(name), None), &[], "text_pair_column"))
+                    .transpose()?,
             },
             label: if columns.labelled {
-                Some(pick(source, row, label, &LABEL_COLUMNS, "label_column")?)
+                Some(pick(source, row, (label, trained_label), &LABEL_COLUMNS, "label_column")?)
             } else {
                 None
             },
@@ -235,19 +242,24 @@ impl Chosen {
                 None => None,
                 Some(names) => Some(match several::each(names, label, row) {
                     Some(each) => each,
-                    None => several::one(
-                        pick(source, row, label, &several::LABEL_COLUMNS, "label_column")?,
-                        separator,
-                        columns.label_names,
-                    ),
+                    None => {
+                        if let Some(lacking) = several::lacking(names, label, row) {
+                            return Err(missing_in(row, missing_label(source, row, lacking)));
+                        }
+                        let asked = (label, trained_label);
+                        let name = pick(source, row, asked, &several::LABEL_COLUMNS, "label_column")?;
+                        several::one(name, separator, columns.label_names)
+                    }
                 }),
             },
             numbers: match columns.numbers {
                 None => Vec::new(),
-                Some([]) => vec![pick(source, row, label, &NUMBER_COLUMNS, "label_column")?],
+                Some([]) => {
+                    vec![pick(source, row, (label, trained_label), &NUMBER_COLUMNS, "label_column")?]
+                }
                 Some(names) => names
                     .iter()
-                    .map(|name| pick(source, row, Some(name), &[], "labels"))
+                    .map(|name| pick(source, row, (Some(name), None), &[], "labels"))
                     .collect::<Result<_, _>>()?,
             },
             class_names: Vec::new(),
@@ -326,11 +338,12 @@ impl Chosen {
     }
 }
 
-/// The column that is `asked` for, or else the first of `defaults` that `row` has.
+/// The column that is `asked` for, or else the first of `defaults` that `row` has. An error names the column
+/// of training, `trained`, if none is asked for.
 fn pick(
     source: &str,
     row: &Row,
-    asked: Option<&str>,
+    (asked, trained): (Option<&str>, Option<&str>),
     defaults: &[&str],
     option: &str,
 ) -> Result<String, RowError> {
@@ -340,7 +353,7 @@ fn pick(
     };
     found
         .map(str::to_string)
-        .ok_or_else(|| missing_in(row, missing_column(source, row, asked, defaults, option)))
+        .ok_or_else(|| missing_in(row, missing_column(source, row, asked.or(trained), defaults, option)))
 }
 
 /// The error for a missing column: a column that the header lacks is missing in all rows.
@@ -375,8 +388,20 @@ fn number(source: &str, row: &mut Row, name: &str) -> Result<f32, Problem> {
     };
     match text.trim().parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),
-        _ => Err(Problem::new(format!("column `{name}` is `{text}`, a number is wanted")).at(place)),
+        _ => {
+            let mut wrong =
+                Problem::new(format!("column `{name}` is `{text}`, a number is wanted")).at(place);
+            wrong.hint = with_decimal_point(text.trim())
+                .map(|number| format!("decimals are written with a point: `{number}`"));
+            Err(wrong)
+        }
     }
+}
+
+/// Returns a number with a decimal comma as one with a point; `None` for any other text.
+fn with_decimal_point(text: &str) -> Option<String> {
+    let number = text.replacen(',', ".", 1);
+    (number != text && number.parse::<f32>().is_ok_and(f32::is_finite)).then_some(number)
 }
 
 fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str], option: &str) -> Problem {
@@ -389,6 +414,7 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
     let near = match asked {
         Some(name) => row
             .names()
+            .filter(|there| !leads_through(row, there, name))
             .chain(nested.iter().map(String::as_str))
             .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))
             .filter(|closest| strsim::jaro_winkler(name, closest) > 0.8)
@@ -398,11 +424,20 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
             .find(|there| defaults.iter().any(|name| is_form_of(name, there)))
             .map(|there| format!("if it is `{there}`: `data.{option}: {there}`")),
     };
-    let hint = near.unwrap_or_else(|| match within_objects(&nested) {
-        Some(paths) => format!("name the column: `data.{option}`; {paths}"),
-        None => format!("name the column: `data.{option}`"),
+    let outer = asked.and_then(|name| row.names().find(|there| leads_through(row, there, name)));
+    let hint = near.unwrap_or_else(|| match (within_objects(&nested), outer) {
+        (None, Some(outer)) => {
+            format!("`{outer}` is no object in this row: give it one with such a field, or take the row out")
+        }
+        (Some(paths), _) => format!("name the column: `data.{option}`; {paths}"),
+        (None, None) => format!("name the column: `data.{option}`"),
     });
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
+}
+
+/// True if `path` may be that of a field within the field `there` of a row of JSON.
+fn leads_through(row: &Row, there: &str, path: &str) -> bool {
+    !row.has_header() && path.strip_prefix(there).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// True if `there` is `name` in upper or lower case, or its plural.
@@ -418,6 +453,17 @@ fn missing_pair(source: &str, row: &Row, name: &str) -> Problem {
     ))
     .at(format!("{source}:{}", row.header_line))
     .hint("name it: `--text-pair-column`; with `--text-column` alone single texts are read")
+}
+
+/// The problem of a label that is no column, where others are columns of 0 and 1.
+fn missing_label(source: &str, row: &Row, name: &str) -> Problem {
+    let there = list(row.names());
+    Problem::new(format!("has no column `{name}`, a label of the model; there are {there}"))
+        .at(format!("{source}:{}", row.header_line))
+        .hint(
+            "each label is a column of 0 and 1 here: add this one, or name one column of labels: \
+             `data.label_column`",
+        )
 }
 
 fn alternatives(names: &[&str]) -> String {

@@ -29,6 +29,16 @@ pub(super) fn each(names: &[String], asked: Option<&str>, row: &Row) -> Option<S
     are_columns.then(|| SeveralColumns::Each(names.to_vec()))
 }
 
+/// Returns the first of `names` that is no column, where others of them are; `None` if a column is `asked`
+/// for, or `row` has one with a default name.
+pub(super) fn lacking<'n>(names: &'n [String], asked: Option<&str>, row: &Row) -> Option<&'n str> {
+    let has_one = asked.is_some() || LABEL_COLUMNS.iter().any(|name| row.has(name));
+    if has_one || !names.iter().any(|name| row.has(name)) {
+        return None;
+    }
+    names.iter().find(|name| !row.has(name)).map(String::as_str)
+}
+
 /// Returns the single column `name` with this separator; `names` are the labels for the positions of lists of
 /// 0 and 1.
 pub(super) fn one(name: String, separator: Option<&str>, names: &[String]) -> SeveralColumns {
@@ -268,9 +278,11 @@ fn is_one(source: &str, row: &mut Row, name: &str) -> Result<bool, Problem> {
     let place = format!("{source}:{}", row.line);
     let text = row.take_number(name).map_err(|problem| problem.at(&place))?.unwrap_or_default();
     one_or_zero(&text).ok_or_else(|| {
-        Problem::new(format!("column `{name}` is `{text}`, a 0 or a 1 is wanted"))
-            .at(place)
-            .hint("all of the labels are columns here; `label_column` names one column of labels instead")
+        Problem::new(format!("column `{name}` is `{text}`, a 0 or a 1 is wanted")).at(place).hint(
+            "rows without a 0 or a 1 for each label, such as those with -1 that are not to be scored, \
+                 are left out with `data.on_bad_record: skip`; `data.label_column` names one column of \
+                 labels instead",
+        )
     })
 }
 

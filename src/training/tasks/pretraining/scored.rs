@@ -30,6 +30,7 @@ pub fn losses<T: Pretrained>(
     scores: &mut Scored,
 ) -> Result<(Vec<Loss>, f64)> {
     evaluation.refuse_predictions()?;
+    evaluation.refuse_all_but(&[], "a pretrained model, which reads text without labels")?;
     let (documents, left_out) = documents(evaluation)?;
     let ids = tokenizer.encode_corpus(&documents)?;
     let mut counts = vec![0u64; tokenizer.vocab_size()];

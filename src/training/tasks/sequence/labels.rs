@@ -12,9 +12,13 @@ use crate::tasks::labelled::read::Example;
 use crate::tasks::labelled::twins;
 use crate::tasks::labelled::twins::are_twins;
 use base::error::Problem;
+use base::pages::columns::shortened;
 
 /// Number of labels that an error lists at most.
 const LISTED: usize = 12;
+
+/// Most characters of a label in an error. Longer ones are more likely texts.
+const LABEL_CHARS: usize = 60;
 
 /// Labels in the order of their ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +86,10 @@ impl LabelSet {
     fn at_least_two(names: Vec<String>) -> Result<Self, Problem> {
         match names.as_slice() {
             [] => Err(Problem::new("there is no label, a classifier needs two")),
-            [one] => Err(Problem::new(format!("there is only the label `{one}`, a classifier needs two"))),
+            [one] => {
+                let one = shortened(one, LABEL_CHARS);
+                Err(Problem::new(format!("there is only the label `{one}`, a classifier needs two")))
+            }
             _ => Ok(Self::new(names)),
         }
     }
@@ -136,11 +143,11 @@ impl LabelSet {
     pub fn unseen_note<'a>(&self, gold: impl IntoIterator<Item = &'a u32>) -> Option<String> {
         let seen: BTreeSet<&u32> = gold.into_iter().collect();
         let unseen = (0..).zip(&self.names).filter(|(id, _)| !seen.contains(id));
-        let unseen: Vec<String> = unseen.map(|(_, name)| format!("`{name}`")).collect();
-        let listed =
-            unseen.get(..LISTED).map_or_else(|| unseen.join(", "), |first| first.join(", ") + ", ...");
-        (!unseen.is_empty())
-            .then(|| format!("no training example has the label {listed}: the model cannot learn to give it"))
+        let unseen: Vec<String> = unseen.map(|(_, name)| name.clone()).collect();
+        (!unseen.is_empty()).then(|| {
+            let listed = listed(&unseen);
+            format!("no training example has the label {listed}: the model cannot learn to give it")
+        })
     }
 
     /// Returns the weight of each label, in the order of ids. A name that is not a label and a label without
@@ -160,7 +167,7 @@ impl LabelSet {
     }
 
     fn wrong_weights(&self, message: String) -> Problem {
-        let hint = format!("the labels are {}", self.listed());
+        let hint = format!("the labels are {}", listed(&self.names));
         Problem::usage(message).at("training.class_weights").hint(hint)
     }
 
@@ -171,10 +178,13 @@ impl LabelSet {
     fn id_of(&self, ids: &BTreeMap<&str, u32>, source: &Path, example: &Example, label: &str) -> Result<u32> {
         match ids.get(label) {
             Some(&id) => Ok(id),
-            None => Err(Problem::new(format!("unknown label `{label}`; known are {}", self.listed()))
-                .at(format!("{}:{}", source.display(), example.line))
-                .hint(self.hint(label))
-                .into()),
+            None => {
+                let unknown = shortened(label, LABEL_CHARS);
+                Err(Problem::new(format!("unknown label `{unknown}`; known are {}", listed(&self.names)))
+                    .at(format!("{}:{}", source.display(), example.line))
+                    .hint(self.hint(label))
+                    .into())
+            }
         }
     }
 
@@ -185,16 +195,36 @@ impl LabelSet {
                 .to_string();
         }
         if is_number(label) && !self.names.iter().any(|name| is_number(name)) {
-            return "numbers are not read in the order of the model's labels: write their names, or give `evaluate` \
-                    `--labels` with the names in the order of this file"
+            let whose = if self.is_fixed { "model's labels" } else { "labels of the training file" };
+            return format!(
+                "numbers are not read in the order of the {whose}: write their names, or name the labels in \
+                 the order of the numbers: `data.labels`"
+            );
+        }
+        let lower = label.to_lowercase();
+        if let Some(name) = self.names.iter().find(|name| name.to_lowercase() == lower) {
+            return format!("`{name}` differs in upper and lower case alone: write both in the same way");
+        }
+        if self.are_texts() {
+            return "the labels are long, as texts are: are the columns swapped? (`data.text_column`, \
+                    `data.label_column`)"
                 .to_string();
         }
-        if self.is_fixed {
-            return "the model was not trained on it: correct the row, or take such rows out; \
-                    `--label-separator` says what is between several labels"
-                .to_string();
+        if !self.is_fixed {
+            return "name all labels under `data.labels`, or correct the row".to_string();
         }
-        "name all labels under `data.labels`, or correct the row".to_string()
+        let trained = "the model was not trained on it: correct the row, or take such rows out";
+        // Only a text that may be several labels has something between them.
+        if label.contains(|character: char| character.is_ascii_punctuation()) {
+            return format!("{trained}; `--label-separator` says what is between several labels");
+        }
+        trained.to_string()
+    }
+
+    /// Returns true if most of the labels are as long as texts.
+    fn are_texts(&self) -> bool {
+        let long = self.names.iter().filter(|name| name.chars().count() > LABEL_CHARS).count();
+        2 * long > self.names.len()
     }
 
     /// Note about two labels that differ only in their Unicode form, if there are any.
@@ -219,13 +249,14 @@ impl LabelSet {
         let twins = self.twin_note().map(|twins| format!("note: {twins}"));
         shared.into_iter().chain(twins).collect()
     }
+}
 
-    /// Lists the labels for a message, cut after `LISTED` of them.
-    pub fn listed(&self) -> String {
-        let first: Vec<String> = self.names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
-        let rest = self.names.len().saturating_sub(LISTED);
-        if rest == 0 { first.join(", ") } else { format!("{} and {rest} more", first.join(", ")) }
-    }
+/// Lists labels for a message: at most `LISTED` of them, each with at most `LABEL_CHARS` characters.
+pub fn listed(names: &[String]) -> String {
+    let first = names.iter().take(LISTED).map(|name| format!("`{}`", shortened(name, LABEL_CHARS)));
+    let first = first.collect::<Vec<String>>().join(", ");
+    let rest = names.len().saturating_sub(LISTED);
+    if rest == 0 { first } else { format!("{first} and {rest} more") }
 }
 
 fn is_number(text: &str) -> bool {
@@ -328,7 +359,17 @@ mod tests {
         let set = LabelSet::given(&["neg".to_string(), "pos".to_string()]).expect("two labels");
         let source = Path::new("dev.csv");
         let error = set.ids(source, &examples(&["1"])).expect_err("a number").to_string();
+        assert!(error.contains("in the order of the labels of the training file: write"), "{error}");
+        let trained = LabelSet::of_model(set.names());
+        let error = trained.ids(source, &examples(&["1"])).expect_err("a number").to_string();
         assert!(error.contains("numbers are not read in the order of the model's labels"), "{error}");
+        let error = trained.ids(source, &examples(&["Pos"])).expect_err("upper case").to_string();
+        assert!(error.contains("`pos` differs in upper and lower case alone"), "{error}");
+        for (label, names_separator) in [("neutral", false), ("neg|pos", true)] {
+            let error = trained.ids(source, &examples(&[label])).expect_err("not in the set").to_string();
+            assert!(error.contains("the model was not trained on it"), "{error}");
+            assert_eq!(error.contains("`--label-separator`"), names_separator, "{error}");
+        }
         let twin = LabelSet::given(&["caf\u{e9}".to_string(), "b".to_string()]).expect("two labels");
         let error = twin.ids(source, &examples(&["cafe\u{301}"])).expect_err("another form").to_string();
         assert!(error.contains("in another Unicode form"), "{error}");
@@ -344,6 +385,17 @@ mod tests {
         let error =
             set.ids(Path::new("x.csv"), &examples(&["other"])).expect_err("not in the set").to_string();
         assert!(error.contains("`intent_11` and 65 more"), "{error}");
+    }
+
+    #[test]
+    fn texts_in_the_place_of_labels_are_cut_and_asked_about() {
+        let names: Vec<String> =
+            (0..77).map(|id| format!("the text {id} {}", "goes on ".repeat(99))).collect();
+        let set = LabelSet::given(&names).expect("77 labels");
+        let other = "other ".repeat(99);
+        let found = set.ids(Path::new("x.csv"), &examples(&[other.as_str()]));
+        let error = found.expect_err("not in the set").to_string();
+        assert!(error.contains("are the columns swapped?") && error.len() < 1200, "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Tests of reading labelled files: small files made for each special case, and real datasets if they are
-//! present.
+//! Tests of reading labelled files: small ones for each special case, and real datasets where they are there.
 
+mod hints;
 mod nested;
 
 use std::io::Write;

@@ -41,3 +41,17 @@ fn errors_name_the_paths_of_fields_within_objects() {
     );
     assert!(error.contains("named by paths: `review.title`"), "{error}");
 }
+
+#[test]
+fn an_object_that_is_null_is_no_typo_of_a_path_into_it() {
+    let first = r#"{"review": null, "label": "x"}"#;
+    let within = Columns { text: Some("review.text"), ..LABELLED };
+    let trained = TrainedColumns::of_texts(Some("review.text"), None);
+    for columns in [within, Columns { trained: Some(&trained), ..LABELLED }] {
+        let error = error("a.jsonl", first, columns);
+        assert!(error.starts_with("a.jsonl:1: has no column `review.text`; there are `review`"), "{error}");
+        assert!(error.contains("`review` is no object in this row"), "{error}");
+    }
+    let error = error("a.csv", "review,label\ngood,x\n", within);
+    assert!(error.contains("did you mean `review`?"), "a table has no objects: {error}");
+}
