@@ -60,7 +60,7 @@ struct Row {
     state: State,
     /// Step of the last record.
     step: Option<u64>,
-    /// Step of the checkpoint that the run would go on from; absent for a complete run.
+    /// Step of the checkpoint from which the run would resume; absent for a complete run.
     resumes_after: Option<u64>,
     loss: Option<f64>,
     /// Name of the main score without `eval_`, and its value.

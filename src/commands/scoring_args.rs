@@ -48,7 +48,7 @@ pub struct EvaluateArgs {
     /// How tagged words are read.
     #[command(flatten)]
     pub tagging: TaggingArgs,
-    /// What to do with a row or sentence that cannot be read, such as one without a label
+    /// Treatment of rows and sentences that cannot be read, such as those without a label
     #[arg(long, value_name = "ACTION", value_enum, default_value_t = OnBadRecord::Fail)]
     pub on_bad_record: OnBadRecord,
     /// Also write the predictions for all examples to this file: JSONL, for tagged words also .conll

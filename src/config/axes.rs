@@ -5,14 +5,11 @@
 
 use crate::check::Wrong;
 use crate::overrides::Override;
-use crate::shape::{Shape, name_of, quoted};
+use crate::shape::{SWEPT, Shape, name_of, quoted};
 use crate::suggest::closest;
 use crate::tree::{Entry, Node, Value, shortened};
 use crate::variables;
 use base::error::Problem;
-
-/// Name of the table of a file that contains the swept keys.
-pub(super) const TABLE: &str = "sweep";
 
 /// A flag that names keys with several values each.
 pub(super) struct VariedBy {
@@ -171,15 +168,15 @@ fn leaves<'a>(shape: &'a Shape, names: &mut Vec<&'a str>) {
 
 /// Returns the axes in the table `sweep` of a file, in the file's order, as `by` would take them.
 pub(super) fn in_file(root: &Node, shape: &Shape, by: &VariedBy) -> Result<Vec<Axis>, Problem> {
-    let Some(mut table) = root.clone().take(TABLE) else { return Ok(Vec::new()) };
-    variables::fill_at_once(&mut table.node, TABLE)?;
+    let Some(mut table) = root.clone().take(SWEPT) else { return Ok(Vec::new()) };
+    variables::fill_at_once(&mut table.node, SWEPT)?;
     let Value::Table(entries) = &table.node.value else {
-        let message = format!("`{TABLE}` wants a table of keys, not {}", table.node.value.described());
+        let message = format!("`{SWEPT}` wants a table of keys, not {}", table.node.value.described());
         return Err(refuse(&table, message, "write `sweep:`, and below it `learning_rate: [1e-5, 3e-5]`"));
     };
     let mut axes = Vec::new();
     for entry in entries {
-        let name = format!("{TABLE}.{}", shortened(&entry.key));
+        let name = format!("{SWEPT}.{}", shortened(&entry.key));
         let Value::List(nodes) = &entry.node.value else {
             let message = format!("`{name}` wants a list of values, not {}", entry.node.value.described());
             return Err(refuse(entry, message, "write it as `[a, b]`"));

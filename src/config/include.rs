@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::merge::merged;
-use crate::shape::{INCLUDE, LIST_KEYS, PROFILES, Shape, name_of};
+use crate::shape::{INCLUDE, LIST_KEYS, PROFILES, SWEPT, Shape, name_of};
 use crate::tree::{Node, Place, Value};
-use crate::{FinetuneConfig, PretrainConfig, axes, tree, variables};
+use crate::{FinetuneConfig, PretrainConfig, tree, variables};
 use base::error::{Class, Problem};
 use base::fs;
 
@@ -113,7 +113,7 @@ fn refuse(place: &Place, message: String, hint: &str) -> Problem {
 fn has_known_key(root: &Node) -> bool {
     let Value::Table(entries) = &root.value else { return false };
     let shapes = [Shape::from_struct::<PretrainConfig>(), Shape::from_struct::<FinetuneConfig>()];
-    let of_files = [INCLUDE, PROFILES, axes::TABLE, "tasks", "seeds", "runs_at_once"];
+    let of_files = [INCLUDE, PROFILES, SWEPT, "tasks", "seeds", "runs_at_once"];
     entries.is_empty()
         || entries.iter().map(|entry| entry.key.as_str()).any(|key| {
             of_files.contains(&key)

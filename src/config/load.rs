@@ -15,11 +15,11 @@ use crate::check::{Checked, Wrong, check};
 use crate::defaults::Derived;
 use crate::kind::Kind;
 use crate::overrides::Override;
-use crate::shape::{PROFILES, Shape};
+use crate::shape::{PROFILES, SWEPT, Shape};
 use crate::show::Origins;
 use crate::tree::{Node, Place};
 use crate::validate::Finding;
-use crate::{FinetuneConfig, PretrainConfig, axes, file_kind, include, profiles, show, validate, variables};
+use crate::{FinetuneConfig, PretrainConfig, file_kind, include, profiles, show, validate, variables};
 use base::error::{Problem, Problems};
 
 /// Largest number of problems that are reported; nobody would read a longer list.
@@ -91,8 +91,8 @@ pub(super) fn finetune_of(
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
     if let Some((_, root)) = &mut file {
-        root.take(axes::TABLE);
-        profiles::remove_keys(root, &[axes::TABLE]);
+        root.take(SWEPT);
+        profiles::remove_keys(root, &[SWEPT]);
     }
     load(file, overrides, Kind::Finetune, |config, _| (config, Vec::new()), validate::finetune_findings)
 }

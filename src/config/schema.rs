@@ -4,10 +4,9 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::axes::TABLE;
 use crate::facts::{declared_schema, other_names};
 use crate::kind::Kind;
-use crate::shape::{INCLUDE, PROFILES};
+use crate::shape::{INCLUDE, PROFILES, SWEPT};
 
 /// Returns the JSON Schema (draft 2020-12) of a configuration, indented, with a newline at the end.
 pub fn schema_json(kind: Kind) -> String {
@@ -51,7 +50,7 @@ fn add_keys_of_files(properties: &mut Json) {
 
 /// Adds the table of a sweep, which is not a key of a run's configuration.
 fn with_sweep(mut schema: Json) -> Json {
-    schema["properties"][TABLE] = json!({
+    schema["properties"][SWEPT] = json!({
         "description": "Values of keys, by full path or last name: every combination is trained.",
         "type": "object",
         "additionalProperties": {"type": "array", "minItems": 1},

@@ -52,6 +52,8 @@ pub(super) struct Field {
 
 /// The key at the top of a file with other files to start from.
 pub(super) const INCLUDE: &str = "include";
+/// The key at the top of a file with the swept keys.
+pub(super) const SWEPT: &str = "sweep";
 /// The key at the top of a file with named parts of the configuration.
 pub(super) const PROFILES: &str = "profiles";
 

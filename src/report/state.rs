@@ -59,7 +59,7 @@ impl State {
         Ok(first.into_iter().find(|state| states.contains(state)))
     }
 
-    /// Returns true if the command of the run, given again, may go on from a checkpoint.
+    /// Returns true if the run may resume from a checkpoint when its command is given again.
     pub fn can_go_on(self) -> bool {
         matches!(self, Self::Running | Self::Diverged | Self::Stopped)
     }

@@ -273,8 +273,12 @@ fn a_fine_tuned_folder_is_timed_as_a_classifier() {
     let config = HubConfig::new(model, HeadKind::SequenceClassification, Some(labels)).to_json();
     std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
     let flags = format!("--model {}", folder.path().display());
-    let task = |more: &str| rows(&parse(&format!("{flags} {more}")).unwrap()).unwrap().remove(0).1.task;
-    assert_eq!(task(""), TimedTask::Classification { labels: 3 });
-    assert_eq!(task("--labels 7"), TimedTask::Classification { labels: 7 });
-    assert_eq!(task("--task pretrain"), pretraining());
+    for (more, task) in [
+        ("", TimedTask::Classification { labels: 3 }),
+        ("--labels 7", TimedTask::Classification { labels: 7 }),
+        ("--task pretrain", pretraining()),
+    ] {
+        let rows = rows(&parse(&format!("{flags} {more}")).unwrap()).unwrap();
+        assert_eq!(rows[0].1.task, task, "{more}");
+    }
 }

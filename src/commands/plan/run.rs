@@ -25,7 +25,7 @@ use crate::telemetry::{Progress, Unit};
 use crate::train::{batch_size, horizon};
 use crate::{machine, precision};
 
-/// What is planned, with its configuration.
+/// The subject of a plan, with its configuration.
 #[derive(Clone, Copy)]
 pub(super) enum Planned<'a> {
     /// A run of pretraining.

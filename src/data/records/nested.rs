@@ -46,7 +46,7 @@ pub(crate) fn paths_within(name: &str, object: &Map<String, Value>) -> Vec<Strin
     leaves(object).into_iter().take(LISTED).map(|leaf| format!("{name}.{}", leaf.path)).collect()
 }
 
-/// Returns the field that a name or a path means; `None` if there is none.
+/// Returns the field with a name or at a path; `None` if it is missing.
 pub(crate) fn field<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     match step(object, name)? {
         (key, None) => object.get(key),
@@ -84,7 +84,8 @@ fn step<'n>(object: &Map<String, Value>, name: &'n str) -> Option<(&'n str, Opti
         return Some((name, None));
     }
     name.match_indices('.').find_map(|(dot, _)| {
-        let (key, rest) = (&name[..dot], &name[dot + 1..]);
+        let key = &name[..dot];
+        let rest = &name[dot + 1..];
         let inner = object.get(key)?.as_object()?;
         step(inner, rest).map(|_| (key, Some(rest)))
     })

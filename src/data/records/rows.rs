@@ -313,7 +313,7 @@ pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Says which fields are within objects, for a hint; `None` if there are none.
+/// The hint that lists fields within objects; `None` without such fields.
 pub fn within_objects(paths: &[String]) -> Option<String> {
     let listed = list(paths.iter().map(String::as_str));
     (!paths.is_empty()).then(|| format!("fields within objects are named by paths: {listed}"))

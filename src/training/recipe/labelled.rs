@@ -17,13 +17,13 @@ const LEAST_UPDATES: f64 = 600.0;
 /// Macro F1 is the metric if the rarest label has less than this share of the most frequent one.
 const BALANCED_SHARE: f64 = 0.1;
 
-/// The rarest label is told if it has less than this share of the most frequent one.
+/// The rarest label is mentioned if it has less than this share of the most frequent one.
 const TOLD_SHARE: f64 = 0.2;
 
 /// Number of evaluations, and of checkpoints, in a run.
 const EVALUATIONS: u64 = 6;
 
-/// Where the labels of a text are.
+/// The column or columns with the labels of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelColumns {
     /// In one column.

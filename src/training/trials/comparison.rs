@@ -64,7 +64,7 @@ pub struct Comparison<'a> {
 pub struct Entrant {
     /// The name in messages and in the paths of cells, and of a model in tables.
     pub name: String,
-    /// The name in tables: that of a twin says of which models it is the twin.
+    /// The name in tables: that of a twin names all of its models.
     title: String,
     /// The model folder; a twin has the one of the model whose architecture and tokenizer it shares.
     pub path: PathBuf,
@@ -188,7 +188,7 @@ fn add_twins(entrants: &mut Vec<Entrant>) -> Result<()> {
     // Each kind of twin with the models that it is the twin of.
     let mut kinds: Vec<(TwinKind, Vec<usize>)> = Vec::new();
     for (at, entrant) in entrants.iter().enumerate() {
-        let kind = TwinKind::of(&entrant.folder)?;
+        let kind = TwinKind::new(&entrant.folder)?;
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, models)) => models.push(at),
             None => kinds.push((kind, vec![at])),
@@ -223,7 +223,7 @@ struct TwinKind {
 }
 
 impl TwinKind {
-    fn of(folder: &PretrainedFolder) -> Result<Self> {
+    fn new(folder: &PretrainedFolder) -> Result<Self> {
         // Fine-tuning writes this length and the names of the inputs into the tokenizer's files. Where they
         // are written here, too, the files of a model and of its fine-tuned form are the same.
         let tokenizer = Tokenizer::load(&folder.path)?.with_model_max_length(1);

@@ -245,7 +245,7 @@ impl<C: Tunable> Tune<'_, C> {
         let mut record = match record {
             Ok(record) => record,
             Err(error) => {
-                // A refused tuning leaves no folder behind, unless something to keep is in it.
+                // The folder of a refused tuning is removed, unless it has files.
                 if is_new {
                     lock.discard()?;
                 }

@@ -120,7 +120,7 @@ impl<T: Target> Trained for Opened<T> {
         T::Input::count(&rows, &mut scored);
         target.report(&judged, &mut scored);
         T::Input::count_unusual(&unusual, &mut scored);
-        // That rows are missing is said with any form of the scores.
+        // Missing rows are reported in every form of output.
         match evaluation.on_bad_record {
             OnBadRecord::Skip => scored.warnings.extend(notes),
             OnBadRecord::Fail => scored.lines.extend(notes),
