@@ -247,7 +247,7 @@ fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
     let printed = place.program(&arguments, "").ok().stderr;
     assert!(printed.contains("a crawl: records of `pages.jsonl` have a field `url`"), "{printed}");
     assert!(printed.contains("`pages.jsonl` holds text in other fields, too: `title` ("), "{printed}");
-    assert!(printed.contains("records of the sample that cannot be read: 1;"), "{printed}");
+    assert!(printed.contains("records of the sample that cannot be read: 1 in `pages.jsonl`;"), "{printed}");
     let yaml = fs::read_to_string(place.path("pretrain.yaml")).unwrap();
     assert!(yaml.contains("\n      on_bad_record: skip\n"), "{yaml}");
     // Of 140 documents, those of the file without pages included.
@@ -280,7 +280,7 @@ fn files_that_cannot_be_read_and_other_languages_are_said() {
     );
     let nested = ["init", "--budget", "1h", "--device", "H100", "--output", "-", "--field", "doc.body"];
     let written = place.program(&[&nested[..], &["--text", "nested.jsonl"]].concat(), "").ok();
-    assert!(written.stdout.contains("field: doc.body\n"), "{}", written.stdout);
+    assert!(written.stdout.contains("field: \"doc.body\"\n"), "{}", written.stdout);
     fs::write(place.path("some.jsonl"), "{\"text\": \"the owl sees the trout\"}\n{\"text\": 1}\n".repeat(9))
         .unwrap();
     let some = place.program(&[&init[..], &["some.jsonl"]].concat(), "").ok();

@@ -113,7 +113,7 @@ fn a_used_folder_is_left_alone_also_without_checkpoints() {
         "--set",
         "data.max_seq_length=32",
     ];
-    let kind = "is a checkpoint of `mlmtrain pretrain`, another kind of run";
+    let kind = "run: holds `config.yaml` of a run of another kind";
     place.program(&[&tune[..], &more].concat(), "").refused(2, &[kind]);
     for entry in fs::read_dir(place.path("run")).unwrap().flatten() {
         if entry.file_name().to_string_lossy().starts_with("checkpoint-") {

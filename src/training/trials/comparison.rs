@@ -78,6 +78,12 @@ impl Entrant {
     pub fn is_twin(&self) -> bool {
         self.kind == RowKind::Twin
     }
+
+    /// The work of training on a row, relative to that of other models: about the parameters of the layers.
+    fn work(&self) -> f64 {
+        let shape = &self.folder.config.encoder;
+        shape.num_hidden_layers as f64 * (shape.hidden_size as f64).powi(2)
+    }
 }
 
 impl Comparison<'_> {
@@ -98,8 +104,9 @@ impl Comparison<'_> {
             let floors_of_task = ComputeFloors { task, is_wanted: self.with_baselines };
             floors.push(list::finetuned(task.config.goal(), floors_of_task)?);
         }
-        let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
-        let mut forecast = Forecast::new(self.with.progress, cells);
+        let seeds: usize = self.tasks.iter().map(|task| task.seeds.len()).sum();
+        let work = seeds as f64 * entrants.iter().map(Entrant::work).sum::<f64>();
+        let mut forecast = Forecast::new(self.with.progress, seeds * entrants.len(), work);
         let started = (is_first && follows_protocol(self.tasks)).then(|| started(self.output)).transpose()?;
         let mut results = Vec::new();
         let mut protocol_results = Vec::new();
@@ -385,7 +392,8 @@ impl FinetunedVisitor for TrainTask<'_> {
                     let score = measured(outcomes.score(task.metric), |score| format!("{score:.4}"));
                     format!("{} {score}", task.metric.name())
                 });
-                forecast.add(&jobs[at].name, &result, done.took);
+                let work = entrants[at / task.seeds.len()].work();
+                forecast.add(&jobs[at].name, &result, done.took, work);
                 Ok(())
             },
         )?;

@@ -11,7 +11,11 @@ pub(super) struct Forecast {
     stage: Stage,
     total: usize,
     done: usize,
-    trained: u32,
+    /// Work of all cells, of those that are done, and of those that were trained here, in any unit.
+    work: f64,
+    done_work: f64,
+    trained_work: f64,
+    /// Time of the cells that were trained here.
     spent: Duration,
     /// Number of cells that are trained at the same time, in this process or in several.
     at_once: usize,
@@ -20,15 +24,17 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// Returns a forecast for `total` cells, none of which is done.
-    pub(super) fn new(progress: &Progress, total: usize) -> Self {
+    /// Returns a forecast for `total` cells, none of which is done; `work` is that of all of them.
+    pub(super) fn new(progress: &Progress, total: usize, work: f64) -> Self {
         let stage = progress.stage("cells", Unit::Items, Some(total as u64));
         Self {
             progress: progress.clone(),
             stage,
             total,
             done: 0,
-            trained: 0,
+            work,
+            done_work: 0.0,
+            trained_work: 0.0,
             spent: Duration::ZERO,
             at_once: 1,
             is_dealt_out: false,
@@ -42,12 +48,15 @@ impl Forecast {
         self.is_dealt_out = processes > 1;
     }
 
-    /// Counts one more finished cell and reports its result. `took` is `None` if the cell was complete
-    /// already or another process trained it.
-    pub(super) fn add(&mut self, name: &str, result: &str, took: Option<Duration>) {
+    /// Counts one more finished cell, of this much work, and reports its result. `took` is `None` if the cell
+    /// was complete already or another process trained it.
+    pub(super) fn add(&mut self, name: &str, result: &str, took: Option<Duration>, work: f64) {
         self.done += 1;
-        self.trained += u32::from(took.is_some());
-        self.spent += took.unwrap_or_default();
+        self.done_work += work;
+        if let Some(took) = took {
+            self.trained_work += work;
+            self.spent += took;
+        }
         self.stage.advance(1);
         let known = if took.is_none() && !self.is_dealt_out { " (complete already)" } else { "" };
         let left = self.left().map(|left| format!("; about {} left", format_span(left.as_secs_f64())));
@@ -56,11 +65,32 @@ impl Forecast {
             .note(&format!("cell {done} of {total}, {name}: {result}{known}{}", left.unwrap_or_default()));
     }
 
-    /// Estimates the time for the remaining cells: the mean time of the trained cells, for each round of
-    /// `at_once` cells. `None` before the first cell was trained here.
+    /// Estimates the time for the remaining cells from that of the trained ones, in proportion to their work.
+    /// `None` before the first cell was trained here.
     fn left(&self) -> Option<Duration> {
-        let cells = (self.total - self.done).div_ceil(self.at_once) as u32;
-        let mean = self.spent.checked_div(self.trained)?;
-        (cells > 0).then(|| Duration::from_secs((mean * cells).as_secs().max(1)))
+        if self.done == self.total || self.trained_work <= 0.0 {
+            return None;
+        }
+        let seconds = self.spent.as_secs_f64() / self.trained_work * (self.work - self.done_work).max(0.0);
+        Some(Duration::from_secs((seconds / self.at_once as f64).max(1.0) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_with_more_work_take_longer() {
+        let mut forecast = Forecast::new(&Progress::detect(true), 3, 21.0);
+        assert_eq!(forecast.left(), None);
+        forecast.add("known", "0.5", None, 1.0);
+        assert_eq!(forecast.left(), None, "no cell was trained here");
+        forecast.add("small", "0.5", Some(Duration::from_secs(3)), 5.0);
+        assert_eq!(forecast.left(), Some(Duration::from_secs(9)));
+        forecast.at_once(3, 1);
+        assert_eq!(forecast.left(), Some(Duration::from_secs(3)));
+        forecast.add("large", "0.5", Some(Duration::from_secs(9)), 15.0);
+        assert_eq!(forecast.left(), None);
     }
 }

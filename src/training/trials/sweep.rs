@@ -74,7 +74,8 @@ impl FinetunedVisitor for SweepRun<'_> {
         let _lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
         let models = models(sweep)?;
-        let mut forecast = Forecast::new(with.progress, sweep.settings.len() * sweep.seeds.len());
+        let runs = sweep.settings.len() * sweep.seeds.len();
+        let mut forecast = Forecast::new(with.progress, runs, runs as f64);
         let mut summary: Option<Summary<'_>> = None;
         let mut points = Vec::new();
         let mut is_warned = false;
@@ -113,7 +114,7 @@ impl FinetunedVisitor for SweepRun<'_> {
                 |at, with| jobs[at].run(&examples, &models[&jobs[at].config.model], with),
                 |at, done: Done| {
                     let Cell { name, folder, seed, .. } = &jobs[at];
-                    forecast.add(name, &score_text(&done, &summary.metric), done.took);
+                    forecast.add(name, &score_text(&done, &summary.metric), done.took, 1.0);
                     if let Some(how) = done.record.uniform_answers() {
                         uniform.entry(how).or_default().insert(cells_before + at, name.clone());
                     }

@@ -208,22 +208,20 @@ impl FileColumns {
                 usual.or_else(|| self.fewest_labels(texts))
             }
         };
-        match one {
-            Some(column) => Ok(LabelColumns::One(column.name.clone())),
-            None => {
-                let missing = self.missing(path, known.label, "label");
-                let usual = self.first_of(&NUMBER_COLUMNS).filter(|column| column.is_numeric());
-                let number = usual.or_else(|| self.most_numbers(texts)).filter(|column| !column.is_id());
-                Err(match number {
-                    Some(column) if !numbers && known.label.is_none() => missing.hint(format!(
-                        "name the column of the label: `--label-column NAME`; if the numbers of `{}` are to \
-                         be predicted, add `--task regression`",
-                        column.name
-                    )),
-                    _ => missing,
-                })
-            }
+        if let Some(column) = one {
+            return Ok(LabelColumns::One(column.name.clone()));
         }
+        let missing = self.missing(path, known.label, "label");
+        let usual = self.first_of(&NUMBER_COLUMNS).filter(|column| column.is_numeric());
+        let number = usual.or_else(|| self.most_numbers(texts)).filter(|column| !column.is_id());
+        Err(match number {
+            Some(column) if !numbers && known.label.is_none() => missing.hint(format!(
+                "name the column of the label: `--label-column NAME`; if the numbers of `{}` are to be predicted, \
+                 add `--task regression`",
+                column.name
+            )),
+            _ => missing,
+        })
     }
 
     /// The column with the most different numbers, except those of `others`.

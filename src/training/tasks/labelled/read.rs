@@ -240,16 +240,15 @@ impl Chosen {
             },
             several: match columns.several {
                 None => None,
-                Some(names) => Some(match several::each(names, label, row) {
-                    Some(each) => each,
-                    None => {
-                        if let Some(lacking) = several::lacking(names, label, row) {
-                            return Err(missing_in(row, missing_label(source, row, lacking)));
-                        }
-                        let asked = (label, trained_label);
-                        let name = pick(source, row, asked, &several::LABEL_COLUMNS, "label_column")?;
-                        several::one(name, separator, columns.label_names)
+                Some(names) => Some(if let Some(each) = several::each(names, label, row) {
+                    each
+                } else {
+                    if let Some(lacking) = several::lacking(names, label, row) {
+                        return Err(missing_in(row, missing_label(source, row, lacking)));
                     }
+                    let asked = (label, trained_label);
+                    let name = pick(source, row, asked, &several::LABEL_COLUMNS, "label_column")?;
+                    several::one(name, separator, columns.label_names)
                 }),
             },
             numbers: match columns.numbers {

@@ -176,16 +176,14 @@ impl LabelSet {
     }
 
     fn id_of(&self, ids: &BTreeMap<&str, u32>, source: &Path, example: &Example, label: &str) -> Result<u32> {
-        match ids.get(label) {
-            Some(&id) => Ok(id),
-            None => {
-                let unknown = shortened(label, LABEL_CHARS);
-                Err(Problem::new(format!("unknown label `{unknown}`; known are {}", listed(&self.names)))
-                    .at(format!("{}:{}", source.display(), example.line))
-                    .hint(self.hint(label))
-                    .into())
-            }
+        if let Some(&id) = ids.get(label) {
+            return Ok(id);
         }
+        let unknown = shortened(label, LABEL_CHARS);
+        Err(Problem::new(format!("unknown label `{unknown}`; known are {}", listed(&self.names)))
+            .at(format!("{}:{}", source.display(), example.line))
+            .hint(self.hint(label))
+            .into())
     }
 
     /// The hint for a label that the model does not have.
