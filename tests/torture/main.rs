@@ -67,7 +67,7 @@ fn rows() -> Vec<Row> {
         add("damage", "100 % found, an older one used", damage::run);
         add("signals", "<= 10 s, the last step saved", signals::run);
         add("diverging", "exit 76, checkpoints whole, replayed", diverging::run);
-        add("lock", "one runs, one exits 2 within 1 s", lock::run);
+        add("lock", "one runs, one exits 2 within 5 s", lock::run);
         add("clock", "the same bytes", outside::clock);
         add("output", "completes with the same bytes", outside::output);
         add("shortened", "no SIGBUS, no panic", outside::shortened);
