@@ -14,6 +14,10 @@
 //! passed on to the system's allocator. Freed blocks are kept only while a result of [`keep_freed_blocks`] is
 //! alive. Otherwise they return to the system at once, for code such as `prepare` that runs in bounded
 //! memory.
+//!
+//! With mimalloc 0.1.52 in its place (two Zen-3 cores, f32, three rounds in turn, 2026-11-30) a base model
+//! trained on 211, 218 and 200 tokens/s instead of 227, 222 and 247, with 1 % more memory at the peak; a tiny
+//! one on 28,620, 27,093 and 31,064 instead of 27,166, 27,530 and 27,396, with 25 % more.
 
 mod classes;
 mod pages;
