@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::Command;
 
+use mlmtrain::quantity::format_amount;
 use serde_json::Value;
 
 use crate::workplace::{Workplace, assert_same_tree};
@@ -198,7 +199,7 @@ fn a_machine_with_a_price_has_a_cost_at_the_end() {
     let place = Workplace::new();
     let run = place.run(&["training.max_steps=2", "run.usd_per_hour=36000"], &[]).ok();
     let seconds = place.json("train_results.json")["train_runtime"].as_f64().expect("is a number");
-    let row = format!("\n  cost                 ${:.2}\n", 10.0 * seconds);
+    let row = format!("\n  cost                 ${}\n", format_amount(10.0 * seconds));
     assert!(run.stdout.contains(&row), "`{row}` is not in:\n{}", run.stdout);
 }
 
