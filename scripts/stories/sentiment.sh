@@ -12,7 +12,8 @@
 #   --output FOLDER      runs/sentiment unless given; called again, it goes on with what is missing there
 #   --program FILE       mlmtrain from the PATH unless given
 #
-# The arguments go to both trainings, such as `--max-train-samples 2000` or `--epochs 1`. Minutes are those of training alone.
+# The arguments go to both trainings, such as `--max-train-samples 2000` or `--epochs 1`. Minutes are those of training
+# alone.
 set -euo pipefail
 usage="usage: sentiment.sh [--model DIR] [--train FILE] [--eval FILE] [--price USD] [--device DEVICE] [--half TYPE]
        [--output FOLDER] [--program FILE] [-- ARGUMENTS OF FINETUNE]"
@@ -31,8 +32,8 @@ done
 recipe='
 seeds: [1]
 data: {max_seq_length: 64}
-training: {num_train_epochs: 3, per_device_train_batch_size: 32, learning_rate: 5.0e-5, warmup_steps: 0.1, weight_decay: 0.01,
-  eval_steps: 0, save_steps: 0}
+training: {num_train_epochs: 3, per_device_train_batch_size: 32, learning_rate: 5.0e-5, warmup_steps: 0.1,
+  weight_decay: 0.01, eval_steps: 0, save_steps: 0}
 '
 finetune() { # number type, arguments...
     "$program" finetune --task classify --config <(echo "$recipe") --model "$model" --train "$train" --eval "$eval" \

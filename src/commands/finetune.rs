@@ -230,7 +230,7 @@ fn train_seed<T: Target>(
     if let Some(how) = data.uniform_answers().filter(|_| with.machine.world.is_first()) {
         with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
     }
-    let limits = config.run.all_limits(&config.training);
+    let limits = config.run.limits(&config.training);
     let details = data.details();
     Ok(Outcome { seed: *seed, end, steps: [step, planned_steps], results, details, model, limits })
 }

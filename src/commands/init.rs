@@ -182,7 +182,7 @@ fn read_sample(staged: &DataConfig, sources: &mut [SourceConfig], progress: &Pro
         let source = SourceConfig { files, ..staged.sources[file.source].clone() };
         let alone = DataConfig { sources: vec![fails_on_bad_records(source)], ..staged.clone() };
         TextSample::read(&alone)
-            .context("no record of a file can be read; name files of other fields in sources of their own")?;
+            .context("no record of this file can be read (`--field` holds for all files of `init`)")?;
     }
     for (index, source) in sources.iter_mut().enumerate() {
         let files = sample.bad_files.iter().filter(|file| file.source == index);
@@ -321,8 +321,8 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
     lines.iter().try_for_each(|line| terminal::stdout_line(line))
 }
 
-/// Returns the plan for a choice that was made for `training_seconds` with the speed of the largest batches, and
-/// how many times as long a token of a long row takes as one of a short row. A short training has smaller
+/// Returns the plan for a choice that was made for `training_seconds` with the speed of the largest batches,
+/// and the time of a token in a long row relative to one in a short row. A short training has smaller
 /// batches, and on a GPU they are slower.
 fn planned(
     mut choice: Choice,

@@ -1,5 +1,5 @@
-//! `mlmtrain plan`: predicts memory, time, energy and cost of a run of pretraining, or of runs of fine-tuning,
-//! on this machine and on rented GPUs.
+//! `mlmtrain plan`: predicts memory, time, energy and cost of a run of pretraining, or of runs of
+//! fine-tuning, on this machine and on rented GPUs.
 
 mod clusters;
 mod run;

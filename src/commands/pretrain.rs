@@ -276,7 +276,7 @@ fn report<T, D>(
         None => format!("this run is complete ({} steps); nothing was done", outcome.step),
         Some(End::Time) => format!(
             "`{}` ended the run after {} steps, before the learning rate has decayed",
-            config.run.all_limits(&config.training).join("` or `"),
+            config.run.limits(&config.training).join("` or `"),
             outcome.step
         ),
         Some(End::Patience) => format!("stopped after {} steps: evaluation no longer improves", outcome.step),

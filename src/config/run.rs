@@ -90,19 +90,18 @@ pub struct RunSection {
 }
 
 impl RunSection {
-    /// Returns the first key that may make a run shorter than its steps.
+    /// Returns the first of the keys of this section that may end a run before its steps are done.
     pub fn limit(&self) -> Option<&'static str> {
-        self.limits().next()
+        self.own_limits().next()
     }
 
     /// Returns all given keys that may end a run before its steps are done.
-    pub fn all_limits(&self, training: &TrainingConfig) -> Vec<&'static str> {
+    pub fn limits(&self, training: &TrainingConfig) -> Vec<&'static str> {
         let time = training.max_train_time.as_ref().map(|_| "training.max_train_time");
-        time.into_iter().chain(self.limits()).collect()
+        time.into_iter().chain(self.own_limits()).collect()
     }
 
-    /// Returns all given keys that may make a run shorter than its steps.
-    pub fn limits(&self) -> impl Iterator<Item = &'static str> + use<> {
+    fn own_limits(&self) -> impl Iterator<Item = &'static str> + use<> {
         let budget = self.budget_usd.map(|_| "run.budget_usd");
         let deadline = self.deadline.as_ref().map(|_| "run.deadline");
         budget.into_iter().chain(deadline)

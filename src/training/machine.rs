@@ -13,6 +13,7 @@ use crate::machine::survey::Processor;
 use crate::telemetry::Progress;
 use base::error::Problem;
 use base::fs;
+use base::words::counted;
 use config::{DeviceChoice, DistributedConfig, PrecisionConfig, RunSection};
 use model::distributed;
 use model::distributed::World;
@@ -213,7 +214,7 @@ pub fn set_up_threads_of_many(run: &RunSection, distributed: &DistributedConfig)
 
 /// A number of threads in words: `1 thread`, `2 threads`.
 pub fn threads_text(threads: usize) -> String {
-    format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
+    counted(threads, "thread")
 }
 
 /// Sets the size of the single thread pool that everything computes in. 0 means one thread for each core that

@@ -276,7 +276,7 @@ fn files_that_cannot_be_read_and_other_languages_are_said() {
     let refused = place.program(&[&init[..], &["nested.jsonl"]].concat(), "");
     refused.refused(
         1,
-        &["no record of a file can be read", "nested.jsonl:1:1: field `text` is missing", "`doc.body`"],
+        &["no record of this file can be read", "nested.jsonl:1:1: field `text` is missing", "`doc.body`"],
     );
     let nested = ["init", "--budget", "1h", "--device", "H100", "--output", "-", "--field", "doc.body"];
     let written = place.program(&[&nested[..], &["--text", "nested.jsonl"]].concat(), "").ok();

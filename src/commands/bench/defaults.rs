@@ -32,7 +32,7 @@ pub(super) const LABELS: usize = 4;
 /// A model, and the settings of its steps unless a flag changes them.
 pub(super) struct Defaults {
     pub(super) model: ModelConfig,
-    /// The task of the configuration, or the pretraining task of the model.
+    /// The task of the configuration or of the head of a model folder, or pretraining.
     pub(super) task: TimedTask,
     pub(super) batch: usize,
     pub(super) length: usize,

@@ -14,6 +14,7 @@ use crate::fs::FolderLock;
 use crate::quantity::format_bytes;
 use crate::telemetry::{Progress, Unit};
 use crate::train::saved::Resumed;
+use crate::words::counted;
 
 /// The checkpoints to keep and to delete, by their steps.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -117,10 +118,9 @@ fn carry_out(store: &CheckpointStore, plan: &Plan, dry_run: bool) -> Result<()> 
         freed = freed.saturating_add(bytes);
         print_action(&format!("{verb}  "), &path, &format!(", {}", format_bytes(bytes)))?;
     }
-    let count = plan.gone.len();
-    let noun = if count == 1 { "checkpoint" } else { "checkpoints" };
+    let count = counted(plan.gone.len(), "checkpoint");
     let would = if dry_run { "would be " } else { "" };
-    terminal::stdout_line(&format!("{count} {noun} {would}deleted, {} {would}freed", format_bytes(freed)))
+    terminal::stdout_line(&format!("{count} {would}deleted, {} {would}freed", format_bytes(freed)))
 }
 
 fn print_action(action: &str, path: &Path, detail: &str) -> Result<()> {

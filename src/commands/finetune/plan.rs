@@ -12,7 +12,6 @@ use crate::commands::finetune::sweep::complete;
 use crate::commands::finetune::{SeedRun, seeds};
 use crate::commands::{forecast, terminal};
 use crate::config::{FinetuneConfig, Setting, Sweep};
-use crate::error::Problem;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::machine::Machine;
 use crate::quantity::format_count;
@@ -177,9 +176,7 @@ impl FinetunedVisitor for PlanLines<'_> {
         folder.check_encoder(T::HEAD)?;
         folder.notes.iter().for_each(|note| row("", format!("{}: {note}", config.model.display())));
         let examples = Examples::<T>::read(config)?;
-        if examples.num_train() == 0 {
-            return Err(Problem::usage("leaves no example to train on").at("data.train_file").into());
-        }
+        examples.require_some()?;
         // A run reports these problems before it trains.
         examples.target.objective(&config.training, &examples.train.gold)?;
         best_score(&config.training, best::<T>(), &examples.target.score_names())?;

@@ -52,8 +52,8 @@ pub(super) fn sources(
 /// Most plain texts of a folder that are looked at one by one.
 const MOST_LOOKED_AT: usize = 64;
 
-/// Returns an entry with the unit of its documents. If the plain texts of a folder have different units, returns
-/// its files instead, each with its own.
+/// Returns an entry with the unit of its documents. If the plain texts of a folder have different units,
+/// returns its files instead, each with its own.
 fn parts_of(entry: String, files: &[SourceFile]) -> Result<Vec<(String, Option<DocumentUnit>)>> {
     let unit = recipe::document_unit(files)?;
     let plain = files.iter().filter(|file| file.is_plain_text()).count();

@@ -92,9 +92,7 @@ pub(super) fn finetuning_runs(config: &FinetuneConfig) -> Result<forecast::Runs>
             let folder = read_folder(&config.model)?;
             folder.check_encoder(T::HEAD)?;
             let examples = Examples::<T>::read(config)?;
-            if examples.num_train() == 0 {
-                return Err(Problem::usage("leaves no example to train on").at("data.train_file").into());
-            }
+            examples.require_some()?;
             let shapes = examples.kind(config, &folder).shapes()?;
             let read = examples.planned(config, &folder)?;
             let count = config.seeds.len().max(1);

@@ -131,8 +131,8 @@ impl ExpectedLanguage {
     }
 }
 
-/// Returns the shares of the documents and of the text of a sample that filters drop. They are shares of cleaned
-/// text: what cleaning takes out is not counted.
+/// Returns the shares of the documents and of the text of a sample that filters drop. They are shares of
+/// cleaned text: what cleaning takes out is not counted.
 fn dropped(sample: &TextSample, filters: FiltersConfig) -> Result<[f64; 2]> {
     let cleaner = Judge::new(&DataConfig::default())?;
     let total: usize = sample.documents().iter().map(|text| cleaner.judge(text).text.len()).sum();

@@ -28,6 +28,14 @@ pub use training_data::TrainingData;
 const ROWS_AT_ONCE: usize = 256;
 
 impl<T: Target> Examples<T> {
+    /// Returns an error if there is no training example.
+    pub fn require_some(&self) -> Result<(), Problem> {
+        match self.num_train() {
+            0 => Err(Problem::usage("leaves no example to train on").at("data.train_file")),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns what a run starting from `folder` would read, without loading the weights. Invalid lengths in
     /// the configuration are an error, as in a run.
     pub fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned> {

@@ -221,7 +221,8 @@ fn twin_name(models: &[&str]) -> String {
     }
 }
 
-/// What an untrained twin takes from a model. Models in which it is the same share a twin.
+/// Architecture and tokenizer of a model, which its untrained twin has, too. Models with the same ones share a
+/// twin.
 #[derive(PartialEq)]
 struct TwinKind {
     architecture: ModelConfig,

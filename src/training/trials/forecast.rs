@@ -24,7 +24,7 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// Returns a forecast for `total` cells, none of which is done; `work` is that of all of them.
+    /// Returns a forecast before the first of `total` cells, with the `work` of all of them.
     pub(super) fn new(progress: &Progress, total: usize, work: f64) -> Self {
         let stage = progress.stage("cells", Unit::Items, Some(total as u64));
         Self {

@@ -26,6 +26,7 @@ use base::fs;
 use base::fs::FolderLock;
 use base::pages::table::Table;
 use base::scores::{Better, Metric, NOT_MEASURED};
+use base::words::counted;
 use config::{Setting, Sweep};
 use model::interop::{PretrainedFolder, read_folder};
 
@@ -347,12 +348,11 @@ fn point<T: Target>(
 fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, output: &Path) -> Result<Swept> {
     let mut table = summary.table();
     let best = summary.best_setting().and_then(|setting| summary.best_seed(setting));
-    let seeds = summary.sweep.seeds.len();
+    let seeds = counted(summary.sweep.seeds.len(), "seed");
     let metric = &summary.metric;
     let way = if summary.better == Better::Higher { "highest" } else { "lowest" };
     let mut notes = vec![format!(
-        "mean ± standard deviation over {seeds} {}; chosen by the {way} mean `{metric}` of the evaluation file",
-        if seeds == 1 { "seed" } else { "seeds" }
+        "mean ± standard deviation over {seeds}; chosen by the {way} mean `{metric}` of the evaluation file"
     )];
     let link = output.join(BEST);
     match best {

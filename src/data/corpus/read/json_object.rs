@@ -126,8 +126,8 @@ fn fields_of<'a>(json: &'a str, columns: &Columns) -> Result<Fields<'a>, Fault> 
     }
 }
 
-/// Reads the missing ones of `fields` where their names are paths into objects: `doc.text` is the field `text` of
-/// the object `doc`.
+/// Reads the missing ones of `fields` where their names are paths into objects: `doc.text` is the field
+/// `text` of the object `doc`.
 fn within_objects<'a>(json: &'a str, mut fields: Fields<'a>, columns: &Columns) -> Result<Fields<'a>, Fault> {
     let names = std::iter::once(&columns.text).chain(&columns.title);
     let mut object = None;

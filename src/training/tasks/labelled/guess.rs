@@ -216,8 +216,8 @@ impl FileColumns {
         let number = usual.or_else(|| self.most_numbers(texts)).filter(|column| !column.is_id());
         Err(match number {
             Some(column) if !numbers && known.label.is_none() => missing.hint(format!(
-                "name the column of the label: `--label-column NAME`; if the numbers of `{}` are to be predicted, \
-                 add `--task regression`",
+                "name the column of the label: `--label-column NAME`; if the numbers of `{}` are to be \
+                 predicted, add `--task regression`",
                 column.name
             )),
             _ => missing,

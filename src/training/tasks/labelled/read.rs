@@ -124,12 +124,6 @@ impl<'a> Columns<'a> {
         self.label.or_else(|| self.trained?.label_column.as_deref().filter(|name| row.has(name)))
     }
 
-    /// Returns the columns of the text and of the label in training, if it named them.
-    fn in_training(&self) -> [Option<&'a str>; 2] {
-        self.trained
-            .map_or([None; 2], |trained| [trained.text_column.as_deref(), trained.label_column.as_deref()])
-    }
-
     /// Returns the column of the second text that is named, or the one of training. If only a text column is
     /// named, the one of training is used only if `row` has it.
     fn text_pair_of(&self, row: &Row) -> Option<&'a str> {
@@ -221,20 +215,26 @@ pub(super) struct Chosen {
 impl Chosen {
     pub(super) fn new(source: &str, row: &Row, columns: &Columns<'_>) -> Result<Self, RowError> {
         let label = columns.label_of(row);
-        let [trained_text, trained_label] = columns.in_training();
+        let trained = columns.trained;
+        let of_text = Named {
+            asked: columns.text_of(row),
+            trained: trained.and_then(|trained| trained.text_column.as_deref()),
+        };
+        let of_label =
+            Named { asked: label, trained: trained.and_then(|trained| trained.label_column.as_deref()) };
         let separator = columns.label_separator.or_else(|| columns.trained?.label_separator.as_deref());
         let chosen = Self {
-            text: pick(source, row, (columns.text_of(row), trained_text), &TEXT_COLUMNS, "text_column")?,
+            text: pick(source, row, of_text, &TEXT_COLUMNS, "text_column")?,
             text_pair: match columns.text_pair_of(row) {
                 Some(name) if columns.text_pair.is_none() && !row.has(name) => {
                     return Err(missing_in(row, missing_pair(source, row, name)));
                 }
                 named => named
-                    .map(|name| pick(source, row, (Some(name), None), &[], "text_pair_column"))
+                    .map(|name| pick(source, row, Named::asked(name), &[], "text_pair_column"))
                     .transpose()?,
             },
             label: if columns.labelled {
-                Some(pick(source, row, (label, trained_label), &LABEL_COLUMNS, "label_column")?)
+                Some(pick(source, row, of_label, &LABEL_COLUMNS, "label_column")?)
             } else {
                 None
             },
@@ -246,19 +246,18 @@ impl Chosen {
                     if let Some(lacking) = several::lacking(names, label, row) {
                         return Err(missing_in(row, missing_label(source, row, lacking)));
                     }
-                    let asked = (label, trained_label);
-                    let name = pick(source, row, asked, &several::LABEL_COLUMNS, "label_column")?;
+                    let name = pick(source, row, of_label, &several::LABEL_COLUMNS, "label_column")?;
                     several::one(name, separator, columns.label_names)
                 }),
             },
             numbers: match columns.numbers {
                 None => Vec::new(),
                 Some([]) => {
-                    vec![pick(source, row, (label, trained_label), &NUMBER_COLUMNS, "label_column")?]
+                    vec![pick(source, row, of_label, &NUMBER_COLUMNS, "label_column")?]
                 }
                 Some(names) => names
                     .iter()
-                    .map(|name| pick(source, row, (Some(name), None), &[], "labels"))
+                    .map(|name| pick(source, row, Named::asked(name), &[], "labels"))
                     .collect::<Result<_, _>>()?,
             },
             class_names: Vec::new(),
@@ -337,12 +336,27 @@ impl Chosen {
     }
 }
 
-/// The column that is `asked` for, or else the first of `defaults` that `row` has. An error names the column
-/// of training, `trained`, if none is asked for.
+/// Names for a column.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    /// The name that the user gave.
+    asked: Option<&'a str>,
+    /// The name in training.
+    trained: Option<&'a str>,
+}
+
+impl<'a> Named<'a> {
+    fn asked(name: &'a str) -> Self {
+        Self { asked: Some(name), trained: None }
+    }
+}
+
+/// The column that is asked for, or else the first of `defaults` that `row` has. An error names the column of
+/// training if none is asked for.
 fn pick(
     source: &str,
     row: &Row,
-    (asked, trained): (Option<&str>, Option<&str>),
+    Named { asked, trained }: Named<'_>,
     defaults: &[&str],
     option: &str,
 ) -> Result<String, RowError> {

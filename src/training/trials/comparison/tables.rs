@@ -5,6 +5,7 @@ use base::pages::table::{Row, Table};
 use base::pages::text::Text;
 use base::quantity::format_grouped;
 use base::scores::{Difference, Metric, SeedsNeeded, measured};
+use base::words::counted;
 
 /// The note that explains means and intervals to the reader of a table.
 pub(super) const NOTE: &str = "mean ± standard deviation over seeds; intervals of 95 % by a bootstrap over \
@@ -18,8 +19,7 @@ pub(super) const SEEDS_NOTE: &str =
 pub(super) fn title(result: &TaskResult) -> String {
     let metric = result.metric.title();
     let examples = format_grouped(result.examples as u64);
-    let seeds = result.seeds.len();
-    let seeds = if seeds == 1 { "1 seed".to_string() } else { format!("{seeds} seeds") };
+    let seeds = counted(result.seeds.len(), "seed");
     let what = if Metric::OF_ENTITIES.contains(&result.metric) { "sentences" } else { "examples" };
     format!("{}: {metric} of {examples} {what}, {seeds}", result.name)
 }

@@ -11,6 +11,7 @@ use anyhow::Result;
 use crate::tasks::labelled::sentences::{Sentence, SentenceColumns, WORDS_MAX, too_many_words};
 use crate::tasks::labelled::tags::is_tag;
 use base::error::Problem;
+use base::words::counted;
 use data::records::{Line, Lines, RowError, Source, encoding_hint};
 
 /// Longest line; no word is that long.
@@ -172,14 +173,10 @@ impl Layout {
         if columns.len() == self.columns {
             return Ok(columns);
         }
-        let here = count_columns(columns.len());
-        let message = format!("has {here}, line {first} has {}", count_columns(self.columns));
+        let here = counted(columns.len(), "column");
+        let message = format!("has {here}, line {first} has {}", counted(self.columns, "column"));
         Err(Problem::new(message).hint("an empty line ends a sentence, and `# ` begins a comment"))
     }
-}
-
-fn count_columns(count: usize) -> String {
-    if count == 1 { "1 column".to_string() } else { format!("{count} columns") }
 }
 
 /// Returns the column with this number, counted from 1, or from the end if negative; `key` is its key in the
