@@ -3,7 +3,8 @@
 //! `cargo bench --bench loader -- 40000` prints a table; the number is what a training step consumes
 //! (tokens/s of `tiny` on this machine's CPU, see `mlmtrain bench`), and the last column how many times that
 //! the loader gives on one thread. The processor time of all its threads is what counts there: with two cores
-//! it is quicker by the clock.
+//! it is quicker by the clock. Further arguments choose rows: `-- 40000 disk segments` prints those that name
+//! both.
 
 use std::io::Write;
 use std::path::Path;
@@ -110,7 +111,8 @@ fn rates(set: &Arc<ShardSet>, frame: Frame, masking: &Masking) -> Option<(f64, f
     Some((tokens as f64 / seconds, tokens as f64 / processor))
 }
 
-fn run(step_tokens_per_second: f64, out: &mut impl Write) -> Option<()> {
+/// Prints the rows that have all of `names`.
+fn run(step_tokens_per_second: f64, names: &[String], out: &mut impl Write) -> Option<()> {
     let tokenizer = tokenizer()?;
     let vocab_size = tokenizer.vocab_size();
     writeln!(
@@ -129,6 +131,10 @@ fn run(step_tokens_per_second: f64, out: &mut impl Write) -> Option<()> {
                 let frame = Frame::new(&tokenizer, MAX_SEQ_LENGTH).ok()?.with_packing(packing).with_chunks();
                 let fill = 100.0 * packing_report(set, &Order::Shuffled { seed: 1 }, frame).ok()?.fill();
                 for (unit_name, unit) in UNITS {
+                    let row = [&format!("{length} tokens"), place, packing_name, unit_name];
+                    if !names.iter().all(|name| row.contains(&name.as_str())) {
+                        continue;
+                    }
                     let masking =
                         Masking::new(&MlmConfig { masking: unit, ..MlmConfig::default() }, &tokenizer)
                             .ok()?;
@@ -149,9 +155,13 @@ fn run(step_tokens_per_second: f64, out: &mut impl Write) -> Option<()> {
 }
 
 fn main() {
-    let asked = std::env::args().skip(1).find_map(|argument| argument.parse::<f64>().ok());
+    // Cargo adds `--bench`.
+    let arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
+    let (numbers, names): (Vec<String>, Vec<String>) =
+        arguments.partition(|argument| argument.parse::<f64>().is_ok());
+    let asked = numbers.first().and_then(|number| number.parse().ok());
     let mut out = std::io::stdout();
-    if run(asked.unwrap_or(STEP_TOKENS_PER_SECOND), &mut out).is_none() {
+    if run(asked.unwrap_or(STEP_TOKENS_PER_SECOND), &names, &mut out).is_none() {
         // A closed pipe is one reason; there may be no reader left to tell.
         let _ = writeln!(out, "the bench could not be run to its end");
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batching::{LONGEST_SEQUENCE, SHORTEST_SEQUENCE};
 use crate::cache::CacheConfig;
+use crate::distillation::Distillation;
 use crate::distributed::DistributedConfig;
 use crate::on_resume::OnResume;
 use crate::precision::PrecisionConfig;
@@ -218,6 +219,10 @@ pub struct FinetuneConfig {
     #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     #[serde(default)]
     pub attention_probs_dropout_prob: Option<f64>,
+    /// `classify` with one label an example: learn from the probabilities of another model, too, as in
+    /// `{teacher: runs/large/final}`. Only the labels are learnt when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distillation: Option<Distillation>,
     /// The examples.
     pub data: ClassifyData,
     /// Seeds to train with; the report gives mean and standard deviation. Empty means `run.seed`.

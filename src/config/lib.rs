@@ -17,6 +17,7 @@ mod decaying;
 pub mod deduplication;
 pub mod defaults;
 pub mod device;
+pub mod distillation;
 mod distributed;
 mod dotted;
 mod evaluation;
@@ -88,6 +89,7 @@ pub use decay::DecayFrom;
 pub use decaying::compare_for_decay;
 pub use deduplication::DeduplicationConfig;
 pub use device::DeviceChoice;
+pub use distillation::Distillation;
 pub use distributed::{DistributedConfig, SumOrder, Wire};
 pub use evaluation::{BandPoint, EvaluationConfig, LossBand};
 pub use filters::{

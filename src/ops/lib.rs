@@ -28,6 +28,7 @@ pub mod computed;
 pub mod cross_entropy;
 pub mod cuda;
 pub mod disentangled_attention;
+pub mod distillation;
 pub mod dropout;
 pub mod element;
 pub mod embedding;

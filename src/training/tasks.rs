@@ -34,6 +34,7 @@ mod subset;
 mod supervised;
 mod table;
 pub mod target;
+mod taught;
 #[cfg(test)]
 mod tests;
 pub mod token_classify;

@@ -5,6 +5,7 @@ mod again;
 mod auroc;
 mod beginning;
 mod care;
+mod distillation;
 mod entities;
 mod files;
 mod label_sets;

@@ -28,6 +28,9 @@ pub struct FinetuneArgs {
     /// Model folder in the Hugging Face layout to start from (key `model`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
+    /// Fine-tuned model whose probabilities are learnt besides the labels (key `distillation.teacher`)
+    #[arg(long, value_name = "DIR")]
+    pub teacher: Option<PathBuf>,
     /// Training examples: .csv, .tsv, .jsonl, .parquet; tagged words: CoNLL, .jsonl, .parquet; all but
     /// Parquet also .gz, .zst, .bz2; or a folder of such files, or a pattern in quotes (key
     /// `data.train_file`)
@@ -134,6 +137,7 @@ impl FinetuneArgs {
     fn flags(&self) -> Result<Vec<Override>, Problem> {
         let paths = [
             ("--model", "model", &self.model),
+            ("--teacher", "distillation.teacher", &self.teacher),
             ("--train", "data.train_file", &self.train),
             ("--eval", "data.eval_file", &self.eval),
             ("--output-dir", "run.output_dir", &self.output_dir),

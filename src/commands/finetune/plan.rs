@@ -180,6 +180,7 @@ impl FinetunedVisitor for PlanLines<'_> {
         // A run reports these problems before it trains.
         examples.target.objective(&config.training, &examples.train.gold)?;
         best_score(&config.training, best::<T>(), &examples.target.score_names())?;
+        let teacher = examples.teacher(config)?;
         let shapes = examples.kind(config, &folder).shapes()?;
         let fit = batch_size::fit(&config.training, &shapes, machine)?;
         let shape = &shapes.model.encoder;
@@ -187,6 +188,15 @@ impl FinetunedVisitor for PlanLines<'_> {
         let sizes = format!("{} x {}", shape.num_hidden_layers, shape.hidden_size);
         let model = format!("{} {sizes}: {} parameters", shapes.model.family.name, format_count(parameters));
         row("model", format!("{model}, `{}`", folder.path.display()));
+        if let Some(teacher) = teacher {
+            let (family, shape) = (teacher.config.family.name, &teacher.config.encoder);
+            let sizes = format!("{family} {} x {}", shape.num_hidden_layers, shape.hidden_size);
+            let path = teacher.path.display();
+            row(
+                "teacher",
+                format!("{sizes}, `{path}`: predicts the training examples before the first step"),
+            );
+        }
         examples.summary().lines().for_each(|line| row("examples", line.to_string()));
         if let Some(text) = examples.warning() {
             row("warning", text.to_string());

@@ -83,6 +83,10 @@ fn of_classification(training: &TrainingConfig, findings: &mut Findings) {
 pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
     if config.goal() != Goal::Label {
         of_classification(&config.training, findings);
+        if config.distillation.is_some() {
+            let message = "`distillation` is given, but it is for `task: classify` with one label an example";
+            findings.add(&["distillation", "task"], message.to_string(), "remove it");
+        }
     }
     if config.task != FinetuneTask::Classify && config.problem_type.is_some() {
         let message = "`problem_type` is given, but it is for `task: classify` only".to_string();

@@ -29,6 +29,10 @@ pub struct Batch {
     /// Labels of these positions, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers, or 0 and
     /// 1 for each of several labels.
     pub labels: Vec<u32>,
+    /// Probabilities that a teacher gives the classes of these positions, `[M, C]`, as the bits of f32
+    /// numbers; empty without a teacher.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub teacher: Vec<u32>,
     /// Indices into `ids` of the first tokens of the `P` segments that are a pair with its own label.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pair_positions: Vec<u32>,
@@ -56,6 +60,7 @@ impl Batch {
             token_keys: (0..tokens as u64).collect(),
             labels: vec![0; label_positions.len()],
             label_positions,
+            teacher: Vec::new(),
             pair_positions: Vec::new(),
             pair_labels: Vec::new(),
             sample_ids: vec![0],
@@ -94,11 +99,22 @@ impl Batch {
         self.token_keys.reserve(tokens);
     }
 
-    fn arrays(&mut self) -> [&mut Vec<u32>; 8] {
-        let Self { ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, .. } = self;
+    fn arrays(&mut self) -> [&mut Vec<u32>; 9] {
+        let Self { ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, teacher, .. } =
+            self;
         let pair_positions = &mut self.pair_positions;
         let pair_labels = &mut self.pair_labels;
-        [ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, pair_positions, pair_labels]
+        [
+            ids,
+            token_type_ids,
+            position_ids,
+            cu_seqlens,
+            label_positions,
+            labels,
+            teacher,
+            pair_positions,
+            pair_labels,
+        ]
     }
 
     /// Length of the longest segment in tokens.

@@ -9,6 +9,7 @@ use anyhow::Result;
 use crate::batches::classes::{ENDS, ORDINARY, STARTS, WORD_TOKENS_MAX};
 use crate::batches::{Batch, classes, spans};
 use crate::tokenizer::Tokenizer;
+use base::instructions;
 use base::rng::Stream;
 use config::{MaskingUnit, MlmConfig, PretrainTask};
 
@@ -35,6 +36,50 @@ pub struct Masking {
 #[derive(Debug, Default)]
 pub struct MaskBuffers {
     pub(super) spans: spans::Buffers,
+    draws: Vec<Draws>,
+}
+
+/// What is drawn for [`LANES`] tokens that follow each other.
+#[derive(Debug)]
+struct Draws {
+    /// Bit `i` is set if token `i` is chosen.
+    chosen: u32,
+    /// Random words of the tokens' replacements.
+    fates: [u32; LANES],
+    lows: [u32; LANES],
+    highs: [u32; LANES],
+}
+
+/// Draws for all tokens of a row; compiled for each kind of vector unit, with the same results on all.
+struct DrawRow<'a> {
+    stream: Stream,
+    tokens: usize,
+    /// A token is chosen if its random word is below this bound.
+    chosen_below: u64,
+    draws: &'a mut Vec<Draws>,
+}
+
+impl pulp::WithSimd for DrawRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, _: S) {
+        let Self { stream, tokens, chosen_below, draws } = self;
+        // The bound is at most 2^32. Without chosen tokens, no word is compared.
+        let largest = chosen_below.saturating_sub(1) as u32;
+        draws.clear();
+        for first in (0..tokens).step_by(LANES) {
+            let [choices, fates, lows, highs] = stream.words_lanes::<LANES>(first as u64);
+            let mut chosen = 0;
+            for (lane, choice) in choices.iter().enumerate() {
+                chosen |= u32::from(*choice <= largest) << lane;
+            }
+            if chosen_below == 0 {
+                chosen = 0;
+            }
+            draws.push(Draws { chosen, fates, lows, highs });
+        }
+    }
 }
 
 /// The replacement of a token to predict.
@@ -105,55 +150,70 @@ impl Masking {
         mut label: impl FnMut(u32, u32),
     ) {
         match self.unit {
-            MaskingUnit::Token => self.words::<false>(bound(probability), stream, ids, label),
-            MaskingUnit::WholeWord => self.words::<true>(bound(probability), stream, ids, label),
+            MaskingUnit::Token | MaskingUnit::WholeWord => {
+                let draws = &mut buffers.draws;
+                let chosen_below = bound(probability);
+                instructions::arch().dispatch(DrawRow { stream, tokens: ids.len(), chosen_below, draws });
+                if self.unit == MaskingUnit::Token {
+                    self.tokens(draws, ids, label);
+                } else {
+                    self.words(draws, ids, label);
+                }
+            }
             // In SpanBERT the kind of replacement is drawn for the span, not for the token (section 3.1).
             MaskingUnit::Span => {
                 spans::choose(probability, stream, ids, |id| self.class(id), &mut buffers.spans);
                 for &(place, fate) in buffers.spans.chosen() {
                     let id = &mut ids[place as usize];
                     label(place, *id);
-                    let [_, _, low, high] = stream.words(u64::from(place));
-                    *id = self.replacement(*id, self.fate(fate), low, high);
+                    *id = self.replacement(*id, self.fate(fate), || {
+                        let [_, _, low, high] = stream.words(u64::from(place));
+                        [low, high]
+                    });
                 }
             }
         }
     }
 
-    /// Chooses each token, or each word by its first token. The replacement is drawn for the token in both
-    /// cases, as in BERT's own whole-word masking (create_pretraining_data.py). Every token is chosen with
-    /// the same probability, so that the share is met without a budget.
-    fn words<const WHOLE: bool>(
-        &self,
-        chosen_below: u64,
-        stream: Stream,
-        ids: &mut [u32],
-        mut label: impl FnMut(u32, u32),
-    ) {
-        let mut is_chosen = false;
-        let mut starts_next = true;
-        let mut length = 0;
-        for (block, ids) in ids.chunks_mut(LANES).enumerate() {
-            let first = block * LANES;
-            let [choices, fates, lows, highs] = stream.words_lanes::<LANES>(first as u64);
-            for (lane, id) in ids.iter_mut().enumerate() {
-                let class = self.class(*id);
-                if class & ORDINARY == 0 {
-                    (starts_next, is_chosen) = (true, false);
-                    continue;
-                }
-                if !WHOLE || starts_next || class & STARTS != 0 || length == WORD_TOKENS_MAX {
-                    is_chosen = u64::from(choices[lane]) < chosen_below;
-                    length = 0;
-                }
-                length += 1;
-                starts_next = class & ENDS != 0;
-                if is_chosen {
-                    label((first + lane) as u32, *id);
-                    *id = self.replacement(*id, self.fate(fates[lane]), lows[lane], highs[lane]);
+    /// Replaces the chosen tokens. Every token is chosen with the same probability, so that the share is met
+    /// without a budget.
+    fn tokens(&self, draws: &[Draws], ids: &mut [u32], mut label: impl FnMut(u32, u32)) {
+        for (block, (draws, ids)) in draws.iter().zip(ids.chunks_mut(LANES)).enumerate() {
+            let mut left = draws.chosen;
+            while let Some(id) = ids.get_mut(left.trailing_zeros() as usize) {
+                let lane = left.trailing_zeros() as usize;
+                left &= left - 1;
+                if self.class(*id) & ORDINARY != 0 {
+                    label((block * LANES + lane) as u32, *id);
+                    let random = || [draws.lows[lane], draws.highs[lane]];
+                    *id = self.replacement(*id, self.fate(draws.fates[lane]), random);
                 }
             }
         }
+    }
+
+    /// Replaces the words whose first token is chosen. The replacement is drawn for each token, as in BERT's
+    /// own whole-word masking (create_pretraining_data.py).
+    fn words(&self, draws: &mut [Draws], ids: &mut [u32], label: impl FnMut(u32, u32)) {
+        let mut is_chosen = false;
+        let mut starts_next = true;
+        let mut length = 0;
+        for (draws, ids) in draws.iter_mut().zip(ids.chunks(LANES)) {
+            let mut chosen = 0;
+            // Without branches: whether a word goes on cannot be predicted.
+            for (lane, id) in ids.iter().enumerate() {
+                let class = self.class(*id);
+                let is_ordinary = class & ORDINARY != 0;
+                let begins = starts_next | (class & STARTS != 0) | (length == WORD_TOKENS_MAX);
+                let drawn = draws.chosen >> lane & 1 != 0;
+                is_chosen = is_ordinary & ((begins & drawn) | (!begins & is_chosen));
+                length = if begins { 1 } else { length + 1 };
+                starts_next = !is_ordinary | (class & ENDS != 0);
+                chosen |= u32::from(is_chosen) << lane;
+            }
+            draws.chosen = chosen;
+        }
+        self.tokens(draws, ids, label);
     }
 
     /// The class of a token; an id outside the vocabulary is never predicted.
@@ -170,10 +230,12 @@ impl Masking {
         }
     }
 
-    fn replacement(&self, id: u32, fate: Fate, low: u32, high: u32) -> u32 {
+    /// What replaces `id`. `random` draws the two random words of another token, which few tokens need.
+    fn replacement(&self, id: u32, fate: Fate, random: impl FnOnce() -> [u32; 2]) -> u32 {
         match fate {
             Fate::Mask => self.mask,
             Fate::Random if !self.ordinary.is_empty() => {
+                let [low, high] = random();
                 let random = u64::from(low) | u64::from(high) << 32;
                 self.ordinary[((u128::from(random) * self.ordinary.len() as u128) >> 64) as usize]
             }

@@ -19,6 +19,8 @@ pub struct Packer {
     window_ahead: Option<usize>,
     /// Tokens of pieces that follow each other in a document.
     read: Vec<u32>,
+    /// The bytes of these tokens in a shard.
+    bytes: Vec<u8>,
 }
 
 impl Packer {
@@ -34,7 +36,7 @@ impl Packer {
             return Err(Problem::new("the shards hold no token").into());
         }
         let planner = Planner::new(Arc::clone(&shards), orders, shards.sources(), frame, cursor)?;
-        Ok(Self { shards, frame, planner, window_ahead: None, read: Vec::new() })
+        Ok(Self { shards, frame, planner, window_ahead: None, read: Vec::new(), bytes: Vec::new() })
     }
 
     /// The position of the next row.
@@ -125,7 +127,7 @@ impl Packer {
             let first = &pieces_of_document[0];
             let count = pieces_of_document.iter().map(|piece| piece.count).sum();
             self.read.clear();
-            self.shards.read(&first.place, first.from, count, &mut self.read)?;
+            self.shards.read(&first.place, first.from, count, &mut self.bytes, &mut self.read)?;
             let mut left = self.read.as_slice();
             for piece in pieces_of_document {
                 let (tokens, after) = left.split_at(piece.count as usize);
@@ -149,7 +151,7 @@ impl Packer {
     }
 
     /// Adds the segments `[CLS] A [SEP] B [SEP]`; a piece that is too short for a pair has only A.
-    fn read_pairs(&self, batch: &mut Batch) -> Result<()> {
+    fn read_pairs(&mut self, batch: &mut Batch) -> Result<()> {
         let mut pieces = self.planner.pieces().iter();
         for segment in self.planner.segments() {
             if let Some(label) = segment.label {
@@ -159,7 +161,7 @@ impl Packer {
             batch.ids.push(self.frame.cls);
             let texts = 1 + usize::from(segment.label.is_some());
             for (token_type, piece) in (0..).zip(pieces.by_ref().take(texts)) {
-                self.shards.read(&piece.place, piece.from, piece.count, &mut batch.ids)?;
+                self.shards.read(&piece.place, piece.from, piece.count, &mut self.bytes, &mut batch.ids)?;
                 batch.ids.push(self.frame.sep);
                 batch.token_type_ids.resize(batch.ids.len(), token_type);
             }

@@ -218,7 +218,7 @@ impl ShardSet {
     pub fn document(&self, index: u64) -> Result<Vec<u32>> {
         let place = self.locate(index)?;
         let mut ids = Vec::new();
-        self.read(&place, 0, place.len, &mut ids)?;
+        self.read(&place, 0, place.len, &mut Vec::new(), &mut ids)?;
         Ok(ids)
     }
 
@@ -259,25 +259,33 @@ impl ShardSet {
     }
 
     /// Appends `count` tokens of the document at `place` to `ids`, from its token `from` on. The range must
-    /// be inside of the document.
-    pub fn read(&self, place: &Place, from: u64, count: u64, ids: &mut Vec<u32>) -> Result<()> {
+    /// be inside of the document. `bytes` is memory that is reused, for what is read from the file.
+    pub fn read(
+        &self,
+        place: &Place,
+        from: u64,
+        count: u64,
+        bytes: &mut Vec<u8>,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
         let shard = self.open_shard(place.shard)?;
         debug_assert!(from + count <= place.len);
         let width = shard.layout.token_bytes;
-        let mut bytes = vec![0; (count * width) as usize];
-        shard.read_at(&mut bytes, shard.layout.tokens_start() + (place.start + from) * width)?;
+        bytes.resize((count * width) as usize, 0);
+        shard.read_at(bytes, shard.layout.tokens_start() + (place.start + from) * width)?;
         let before = ids.len();
         match width {
             2 => ids.extend(bytes.chunks_exact(2).map(|b| u32::from(u16::from_le_bytes([b[0], b[1]])))),
             _ => ids.extend(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
         }
-        match ids[before..].iter().find(|id| **id as usize >= self.vocab_size) {
-            Some(id) => {
-                Err(shard
-                    .damaged(format!("holds token id {id}, the vocabulary has {} entries", self.vocab_size)))
-            }
-            None => Ok(()),
+        let largest = ids[before..].iter().copied().max().unwrap_or(0) as usize;
+        if count > 0 && largest >= self.vocab_size {
+            let entries = self.vocab_size;
+            return Err(
+                shard.damaged(format!("holds token id {largest}, the vocabulary has {entries} entries"))
+            );
         }
+        Ok(())
     }
 
     /// The number of tokens of each document, in order.

@@ -20,6 +20,9 @@ pub struct Targets<'a> {
     /// Their classes, `[M]`. For a head that predicts `O` numbers, the bits of f32 numbers, and for a head of
     /// `O` labels, 0 or 1: `[M, O]`.
     pub labels: Indices<'a>,
+    /// Probabilities that a teacher gives their classes, `[M, C]`, as the bits of f32 numbers; empty without a
+    /// teacher.
+    pub teacher: &'a [u32],
     /// Their keys for dropout, `[M]`.
     pub keys: Indices<'a, u64>,
 }

@@ -1,6 +1,10 @@
 //! Switch between variants of the tensor-core kernels, `MLMTRAIN_ATTENTION`, until their times have been
 //! compared on a GPU. All variants give the same bits.
 
+#[cfg(test)]
+use std::cell::{Cell, RefCell};
+#[cfg(test)]
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 #[cfg(test)]
@@ -27,8 +31,14 @@ pub(crate) enum Way {
 
 #[cfg(test)]
 thread_local! {
-    static IN_THIS_TEST: std::cell::Cell<Way> = const { std::cell::Cell::new(Way::Now) };
+    static IN_THIS_TEST: Cell<Way> = const { std::cell::Cell::new(Way::Now) };
+    /// Results of the other variants in this test, by the name of what was computed.
+    static BY_VARIANTS: RefCell<HashMap<String, [ByVariant; 2]>> = RefCell::default();
 }
+
+/// The bits of all tensors that a variant computed.
+#[cfg(test)]
+type ByVariant = (Way, Vec<Vec<u32>>);
 
 /// Head sizes for which the earlier kernels exist: all sizes on the host, and in a build for GPUs the one
 /// that most models use.
@@ -60,21 +70,32 @@ pub(crate) fn with<R>(way: Way, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Panics unless `run` returns tensors with the same bits for all variants.
+/// Panics unless `run` returns tensors with the same bits for all variants. `name` says what it computes.
+///
+/// If a test calls this again for the same `name`, such as for another order of threads, only the default
+/// variant runs again: the others are slow, and serve as what it is compared with.
 #[cfg(test)]
 pub(crate) fn assert_same_bits(name: &str, run: impl Fn() -> Vec<Tensor>) {
-    let by_default = run();
-    for way in [Way::Narrow, Way::Earlier] {
-        let by_variant = with(way, &run);
-        assert_eq!(by_variant.len(), by_default.len(), "{name}");
-        for (index, (was, is)) in by_variant.iter().zip(&by_default).enumerate() {
-            let was = words(was);
-            let is = words(is);
-            assert!(is.iter().any(|&word| word != 0), "{name}: tensor {index} is 0");
-            let differ = was.iter().zip(&is).filter(|(was, is)| was != is).count();
-            assert_eq!((differ, was.len()), (0, is.len()), "{name}, {way:?}: tensor {index} of {}", is.len());
-        }
+    let by_default: Vec<Vec<u32>> = run().iter().map(words).collect();
+    for (index, values) in by_default.iter().enumerate() {
+        assert!(values.iter().any(|&word| word != 0), "{name}: tensor {index} is 0");
     }
+    let compare = |by_variants: &[ByVariant]| {
+        for (way, by_variant) in by_variants {
+            assert_eq!(by_variant.len(), by_default.len(), "{name}");
+            for (index, (was, is)) in by_variant.iter().zip(&by_default).enumerate() {
+                let differ = was.iter().zip(is).filter(|(was, is)| was != is).count();
+                let at = format!("{name}, {way:?}: tensor {index} of {}", is.len());
+                assert_eq!((differ, was.len()), (0, is.len()), "{at}");
+            }
+        }
+    };
+    BY_VARIANTS.with_borrow_mut(|known| {
+        let by_variants = known.entry(name.to_string()).or_insert_with(|| {
+            [Way::Narrow, Way::Earlier].map(|way| (way, with(way, &run).iter().map(words).collect()))
+        });
+        compare(by_variants);
+    });
 }
 
 /// Returns the bits of a tensor's values; of u32 values, the values themselves.

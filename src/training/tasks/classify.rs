@@ -135,6 +135,10 @@ impl Target for Classes {
         labels.push(*gold);
     }
 
+    fn probabilities(answer: &Vec<f32>) -> &[f32] {
+        answer
+    }
+
     fn content(row: &Example) -> impl Serialize {
         (&row.text, &row.text_pair, &row.label)
     }

@@ -5,6 +5,7 @@
 
 mod judge;
 mod opened;
+mod teacher;
 mod training_data;
 
 use anyhow::Result;
@@ -17,7 +18,7 @@ use crate::tasks::target::{Examples, Input, Target, best};
 use crate::tasks::{Supervised, Task, planned, start};
 use base::error::Problem;
 use base::families::ModelConfig;
-use config::FinetuneConfig;
+use config::{Distillation, FinetuneConfig};
 use model::interop::{HubConfig, PretrainedFolder};
 use model::models::{Blueprint, Model, Objective};
 
@@ -112,6 +113,9 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
         if let Some(test) = &examples.test {
             hashes.push(("data.test_file", start::sha256_of(test.rows.iter().map(T::content))?));
         }
+        if let Some(teacher) = examples.teacher(self.config)? {
+            hashes.push(("distillation.teacher", teacher.sha256()?));
+        }
         start::inputs(folder, hashes, &examples.target.resumed_names(&self.config.data))
     }
 
@@ -120,7 +124,12 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
         let Setting { training, machine, seed, progress, .. } = setting;
         let names = examples.target.names();
         let length = config.data.sequence_length();
-        let objective = examples.target.objective(training, &examples.train.gold)?;
+        let mut objective = examples.target.objective(training, &examples.train.gold)?;
+        // First of all: the memory of the teacher is free again when the student needs its own.
+        let taught = examples.taught(config, &setting)?;
+        if let Some(Distillation { weight, temperature, .. }) = config.distillation {
+            objective = Objective::Distilled { of_labels: Box::new(objective), weight, temperature };
+        }
         let (tokenizer, collator) = T::Input::framing(folder, length, Some(config))?;
         let blueprint = self.blueprint(objective)?;
         let model = if folder.is_untrained() {
@@ -137,7 +146,7 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
         let tokenizer = start::for_texts(config, tokenizer, progress).with_model_max_length(length);
         let mut model_folder = ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout());
         model_folder.files.extend(T::Input::files(config));
-        let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
+        let data = TrainingData::encode(examples, taught, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders: vec![model_folder], best: best::<T>() })
     }

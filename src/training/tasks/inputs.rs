@@ -180,6 +180,7 @@ impl<'a> Inputs<'a> {
         Targets {
             positions: self.array(&self.batch.label_positions, 5),
             labels: self.array(&self.batch.labels, 6),
+            teacher: &self.batch.teacher,
             keys: self.array(&self.derived.label_keys, 7),
         }
     }

@@ -132,6 +132,7 @@ fn pair_targets<'a>(batch: &'a Batch, keys: &'a [u64]) -> Targets<'a> {
     Targets {
         positions: (&batch.pair_positions).into(),
         labels: (&batch.pair_labels).into(),
+        teacher: &[],
         keys: keys.into(),
     }
 }

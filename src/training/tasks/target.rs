@@ -16,6 +16,7 @@ use crate::tasks::examples::{Divided, Set, Sources};
 use crate::tasks::labelled::{InputFile, InputText};
 use crate::tasks::planned::Lengths;
 use crate::tasks::run::{Scores, TargetShare};
+use crate::tasks::taught::Teachers;
 use crate::tasks::trained::{Evaluation, Scored};
 use base::families::{HeadKind, ModelConfig};
 use base::quantity::format_count;
@@ -206,6 +207,8 @@ pub struct Examples<T: Target> {
     notes: Vec<String>,
     /// The warning about evaluation texts that are training texts as well.
     warning: Option<String>,
+    /// What teachers have predicted for the training examples.
+    pub(super) teachers: Teachers,
 }
 
 impl<T: Target> Examples<T> {
@@ -219,7 +222,7 @@ impl<T: Target> Examples<T> {
             |gold| target.strata(gold),
             T::Input::text,
         )?;
-        Ok(Self { target, train, eval, test, notes, warning })
+        Ok(Self { target, train, eval, test, notes, warning, teachers: Teachers::default() })
     }
 
     /// The examples that a run with this seed draws with replacement from each set; `None` unless the
@@ -232,6 +235,7 @@ impl<T: Target> Examples<T> {
             test: self.test.as_ref().map(|test| test.drawn(seed, 2)),
             notes: Vec::new(),
             warning: None,
+            teachers: Teachers::default(),
         })
     }
 
@@ -244,6 +248,7 @@ impl<T: Target> Examples<T> {
             test: None,
             notes: Vec::new(),
             warning: None,
+            teachers: Teachers::default(),
         })
     }
 
@@ -347,6 +352,12 @@ pub trait Target: Sized + Clone + Send + Sync + 'static {
     /// Adds the labels of a word of an example, or of the example, as the loss reads them.
     fn push_labels(&self, gold: &Self::Gold, word: usize, labels: &mut Vec<u32>);
 
+    /// The probabilities of the labels in an answer, in the order of the labels; nothing if a model of the task
+    /// cannot be a teacher.
+    fn probabilities(_answer: &Answer<Self>) -> &[f32] {
+        &[]
+    }
+
     /// The parts of an example by which a resumed run recognises its examples.
     fn content(row: &Row<Self>) -> impl Serialize;
 
@@ -430,7 +441,7 @@ pub fn best<T: Target>() -> (&'static str, Better) {
 pub(super) fn decode(objective: &Objective, logits: &Tensor) -> Result<Vec<Vec<f32>>> {
     debug_assert!(logits.dtype() == DType::F32 && matches!(logits.device(), Device::Cpu));
     match objective {
-        Objective::OneClass | Objective::SoftClass(_) => {
+        Objective::OneClass | Objective::SoftClass(_) | Objective::Distilled { .. } => {
             Ok(candle_nn::ops::softmax(logits, candle_core::D::Minus1)?.to_vec2()?)
         }
         Objective::Labels => {

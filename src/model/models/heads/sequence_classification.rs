@@ -18,12 +18,13 @@ use base::families::{
     ClassificationNames, HeadActivation, HeadKind, ModelConfig, Pooling, SentencePairNames,
 };
 use ops::activation::Function;
-use ops::cross_entropy::Entropy;
+use ops::cross_entropy::{Entropy, Totals};
 use ops::indices::Indices;
 use ops::soft_cross_entropy::SoftTargets;
+use ops::tensor::from_vec;
 use ops::{
-    activation, cross_entropy, dropout, layer_norm, mean_squared_error, segment_mean, sigmoid_cross_entropy,
-    soft_cross_entropy,
+    activation, cross_entropy, distillation, dropout, layer_norm, mean_squared_error, segment_mean,
+    sigmoid_cross_entropy, soft_cross_entropy,
 };
 
 /// A sequence classification head.
@@ -47,6 +48,16 @@ pub enum Objective {
     /// One class of several, with targets that are smoothed or weighted in training; the loss of an
     /// evaluation is that of `OneClass`, so that runs can be compared.
     SoftClass(SoftTargets),
+    /// One class of several, learnt from labels and from the probabilities of a teacher; the loss of an
+    /// evaluation is that of `OneClass`.
+    Distilled {
+        /// The objective of the labels: `OneClass` or `SoftClass`.
+        of_labels: Box<Self>,
+        /// Share of the teacher in the loss, from 0 to 1; the rest is that of the labels.
+        weight: f64,
+        /// What the logits of both models are divided by.
+        temperature: f64,
+    },
     /// Any number of labels: binary cross-entropy of each. Their targets are 0 or 1 for each label.
     Labels,
     /// Numbers: squared error. Their targets are the bits of f32 numbers.
@@ -66,9 +77,54 @@ impl Objective {
     /// The loss of an evaluation, without smoothing or weights: totals for these logits and labels.
     pub fn totals(&self, logits: &Tensor, labels: Indices<'_>) -> Result<Tensor> {
         match self {
-            Self::OneClass | Self::SoftClass(_) => Ok(cross_entropy::forward(logits, labels)?.totals),
+            Self::OneClass | Self::SoftClass(_) | Self::Distilled { .. } => {
+                Ok(cross_entropy::forward(logits, labels)?.totals)
+            }
             Self::Labels => sigmoid_cross_entropy::forward(logits, labels.host()),
             Self::Numbers => mean_squared_error::forward(logits, &numbers(labels)),
+        }
+    }
+
+    /// The totals of training, as in [`Head::loss`], and the gradient of `scale` times the loss with respect
+    /// to the logits, which may be written over them.
+    fn loss_and_gradient(
+        &self,
+        logits: Tensor,
+        targets: Targets<'_>,
+        scale: f32,
+    ) -> Result<(Tensor, Tensor)> {
+        match self {
+            Self::OneClass => {
+                let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
+                Ok((totals, cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?))
+            }
+            Self::SoftClass(soft) => {
+                let labels = targets.labels.host();
+                let totals = soft_cross_entropy::forward(&logits, labels, soft)?;
+                Ok((totals, soft_cross_entropy::backward(&logits, labels, soft, scale)?))
+            }
+            Self::Distilled { of_labels, weight, temperature } => {
+                let teacher: Vec<f32> = targets.teacher.iter().map(|&bits| f32::from_bits(bits)).collect();
+                let divergence = distillation::forward(&logits, &teacher, *temperature)?;
+                let scale_of_teacher = (f64::from(scale) * weight) as f32;
+                let d_divergence = distillation::backward(&logits, &teacher, *temperature, scale_of_teacher)?;
+                let scale_of_labels = (f64::from(scale) * (1.0 - weight)) as f32;
+                let (totals, d_logits) = of_labels.loss_and_gradient(logits, targets, scale_of_labels)?;
+                let Totals { loss_sum, correct } = Totals::read(&totals)?;
+                let loss_sum = (1.0 - weight) * loss_sum + weight * divergence;
+                let both = from_vec(vec![loss_sum, correct as f64], 2)?.to_device(totals.device())?;
+                Ok((both, (d_logits + d_divergence)?))
+            }
+            Self::Labels => {
+                let labels = targets.labels.host();
+                let totals = sigmoid_cross_entropy::forward(&logits, labels)?;
+                Ok((totals, sigmoid_cross_entropy::backward(&logits, labels, scale)?))
+            }
+            Self::Numbers => {
+                let numbers = numbers(targets.labels);
+                let totals = mean_squared_error::forward(&logits, &numbers)?;
+                Ok((totals, mean_squared_error::backward(&logits, &numbers, scale)?))
+            }
         }
     }
 }
@@ -272,27 +328,7 @@ impl ClassificationHead {
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
         let (logits, saved) = self.forward(hidden, targets, ctx)?;
-        let (totals, d_logits) = match &self.objective {
-            Objective::OneClass => {
-                let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
-                (totals, cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?)
-            }
-            Objective::SoftClass(soft) => {
-                let labels = targets.labels.host();
-                let totals = soft_cross_entropy::forward(&logits, labels, soft)?;
-                (totals, soft_cross_entropy::backward(&logits, labels, soft, scale)?)
-            }
-            Objective::Labels => {
-                let labels = targets.labels.host();
-                let totals = sigmoid_cross_entropy::forward(&logits, labels)?;
-                (totals, sigmoid_cross_entropy::backward(&logits, labels, scale)?)
-            }
-            Objective::Numbers => {
-                let numbers = numbers(targets.labels);
-                let totals = mean_squared_error::forward(&logits, &numbers)?;
-                (totals, mean_squared_error::backward(&logits, &numbers, scale)?)
-            }
-        };
+        let (totals, d_logits) = self.objective.loss_and_gradient(logits, targets, scale)?;
         Ok((totals, self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?))
     }
 }
@@ -300,4 +336,47 @@ impl ClassificationHead {
 /// The targets of [`Objective::Numbers`].
 fn numbers(labels: Indices<'_>) -> Vec<f32> {
     labels.host().iter().map(|&bits| f32::from_bits(bits)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Var;
+    use ops::testing::{assert_close, double, fresh};
+
+    use super::*;
+
+    #[test]
+    fn a_teacher_has_its_share_of_loss_and_gradient() {
+        let (weight, temperature, scale) = (0.25, 3.0, 0.5f32);
+        let logits = fresh((3, 4), 1);
+        let labels = [2, 0, 3];
+        let teacher = candle_nn::ops::softmax(&fresh((3, 4), 2), 1).unwrap();
+        let bits: Vec<u32> =
+            teacher.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect();
+        let objective =
+            Objective::Distilled { of_labels: Box::new(Objective::OneClass), weight, temperature };
+        let none: [u32; 0] = [];
+        let targets = Targets {
+            positions: none.as_slice().into(),
+            labels: labels.as_slice().into(),
+            teacher: &bits,
+            keys: [].as_slice().into(),
+        };
+        let (totals, d_logits) = objective.loss_and_gradient(logits.copy().unwrap(), targets, scale).unwrap();
+
+        let variable = Var::from_tensor(&double(&logits)).unwrap();
+        let ids = Tensor::new(&labels, logits.device()).unwrap();
+        let entropy = (candle_nn::loss::cross_entropy(variable.as_tensor(), &ids).unwrap() * 3.0).unwrap();
+        let divergence =
+            distillation::reference::forward(variable.as_tensor(), &double(&teacher), temperature).unwrap();
+        let loss = ((entropy * (1.0 - weight)).unwrap() + (divergence * weight).unwrap()).unwrap();
+        let gradient = loss.backward().unwrap().get(&variable).unwrap().clone();
+        let [sum, _] = totals.to_vec1::<f64>().unwrap()[..] else { panic!("two totals") };
+        assert!((sum - loss.to_scalar::<f64>().unwrap()).abs() < 1e-5, "{sum}");
+        assert_close("d_logits", &d_logits, &(gradient * f64::from(scale)).unwrap(), 1e-5);
+        // An evaluation knows no teacher.
+        let evaluated = objective.totals(&logits, labels.as_slice().into()).unwrap();
+        let plain = Objective::OneClass.totals(&logits, labels.as_slice().into()).unwrap();
+        assert_eq!(evaluated.to_vec1::<f64>().unwrap(), plain.to_vec1::<f64>().unwrap());
+    }
 }

@@ -43,7 +43,7 @@ fn compare(heads: usize, head_size: usize, lengths: &[u32], reach: Reach, probab
         dropout: Some(&dropout),
     };
     for dtype in [DType::BF16, DType::F16] {
-        let name = format!("{dtype:?}, heads of {head_size}, {lengths:?}, {reach:?}, {probability}");
+        let name = format!("{dtype:?}, {heads} heads of {head_size}, {lengths:?}, {reach:?}, {probability}");
         assert_same_bits(&name, || all(&segments, heads * head_size, dtype));
     }
 }

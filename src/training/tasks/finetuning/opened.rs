@@ -26,9 +26,9 @@ use model::interop::read_folder;
 /// A model with its tokenizer and labels.
 pub struct Opened<T: Target> {
     task: Supervisor<T>,
-    tokenizer: Tokenizer,
-    collator: Collator<T>,
-    target: T,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) collator: Collator<T>,
+    pub(super) target: T,
 }
 
 impl<T: Target> Opened<T> {
@@ -52,9 +52,10 @@ impl<T: Target> Opened<T> {
         Ok(Self { task: Supervised { model }, tokenizer, collator, target })
     }
 
-    fn judge(&self, batch_size: usize) -> Judge<'_, T> {
+    /// Predicts with this model; the processes of `world` share the work.
+    pub(super) fn judge(&self, world: World, batch_size: usize) -> Judge<'_, T> {
         let Self { task, collator, target, .. } = self;
-        Judge { target, task, collator, world: World::ALONE, batch_size }
+        Judge { target, task, collator, world, batch_size }
     }
 }
 
@@ -103,7 +104,7 @@ impl<T: Target> Trained for Opened<T> {
         let gold = target.gold(evaluation.data, &rows)?;
         let file = evaluation.predictions.map(StagedFile::create).transpose()?;
         let (encoded, unusual) = T::Input::encode(&self.tokenizer, &self.collator, &rows)?;
-        let judge = self.judge(evaluation.batch_size);
+        let judge = self.judge(World::ALONE, evaluation.batch_size);
         let first: Vec<&Encoded<T>> = encoded.iter().take(evaluation.batch_size).collect();
         evaluation.dump_logits(&self.task, &judge.batch(&first, Some(&gold)))?;
         let verdict = judge.verdict(&rows, &encoded, Some(&gold), &|| false)?.expect("nothing interrupts it");
@@ -131,7 +132,7 @@ impl<T: Target> Trained for Opened<T> {
 
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
         self.target.notes().iter().for_each(|note| answers.note(note));
-        let judge = self.judge(batch_size);
+        let judge = self.judge(World::ALONE, batch_size);
         let mut examples = 0;
         let mut unusual = <T::Input as Input>::Unusual::default();
         let mut questions = T::Input::questions(input)?.peekable();

@@ -2,6 +2,7 @@
 //! the evaluation examples.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -11,6 +12,7 @@ use crate::tasks::finetuning::judge::{Judge, Verdict, batch};
 use crate::tasks::run::{Beginning, Data, Scores, Setting};
 use crate::tasks::shuffled::Shuffled;
 use crate::tasks::target::{Answer, Collator, Encoded, Examples, Input, Judged, Row, Target};
+use crate::tasks::taught::Taught;
 use crate::telemetry::Progress;
 use base::error::Problem;
 use base::fs;
@@ -31,6 +33,8 @@ pub struct TrainingData<'a, T: Target> {
     target: T,
     progress: Progress,
     train: Vec<Encoded<T>>,
+    /// What a teacher predicts for each training example, if there is one.
+    taught: Option<Arc<Taught>>,
     eval: Scored<'a, T>,
     /// The prediction for each evaluation example, and the loss, from the latest evaluation.
     answers: Vec<Answer<T>>,
@@ -62,6 +66,7 @@ impl<'a, T: Target> TrainingData<'a, T> {
     /// Tokenizes all examples, and prints notes about unusual ones.
     pub(super) fn encode(
         examples: &'a Examples<T>,
+        taught: Option<Arc<Taught>>,
         tokenizer: &Tokenizer,
         collator: Collator<T>,
         setting: Setting<'_>,
@@ -82,6 +87,7 @@ impl<'a, T: Target> TrainingData<'a, T> {
         }
         Ok(Self {
             train,
+            taught,
             eval: Scored { set: &examples.eval, encoded: eval },
             answers: Vec::new(),
             loss: f64::NAN,
@@ -185,10 +191,17 @@ impl<T: Target> Data for TrainingData<'_, T> {
     }
 
     fn next_step(&mut self) -> Result<StepBatches> {
-        let Self {
-            order, train, collator, examples: Examples { target, train: Set { gold, .. }, .. }, ..
-        } = self;
-        Ok(order.next_step(train, |rows, first_row| batch(target, gold, collator, rows, first_row)))
+        let Self { order, train, taught, collator, examples, .. } = self;
+        let Examples { target, train: Set { gold, .. }, .. } = examples;
+        Ok(order.next_step(train, |rows, first_row| {
+            let mut batch = batch(target, gold, collator, rows, first_row);
+            if let Some(taught) = &taught {
+                let places = rows.iter().flat_map(|encoded| T::Input::places(encoded));
+                batch.teacher =
+                    places.flat_map(|place| &taught[place.example]).map(|share| share.to_bits()).collect();
+            }
+            batch
+        }))
     }
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {

@@ -29,10 +29,11 @@ impl Text {
     pub(super) fn read(shards: &ShardSet, most: u64) -> Result<Self> {
         let every = shards.num_tokens().div_ceil(most).max(1);
         let mut text = Self { tokens: Vec::new(), ends: Vec::new(), vocab_size: shards.vocab_size() };
+        let mut bytes = Vec::new();
         for document in (0..shards.num_documents()).step_by(every as usize) {
             let place = shards.locate(document)?;
             let room = most - text.tokens.len() as u64;
-            shards.read(&place, 0, place.len.min(room), &mut text.tokens)?;
+            shards.read(&place, 0, place.len.min(room), &mut bytes, &mut text.tokens)?;
             text.ends.push(text.tokens.len());
         }
         Ok(text)
