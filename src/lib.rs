@@ -79,12 +79,12 @@
 //! `K` head size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the
 //! flat buffer. A tensor's name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
-//! Start reading in `training/` at `train/run.rs` (a whole run), `train.rs` (the loop) and `train/rollback.rs`
-//! (a run in trouble), then `tasks/supervised.rs`; what a pretraining task brings along is
-//! `tasks/pretraining.rs`, a fine-tuning one `tasks/target.rs`. Go on in `model/` at `models/encoder.rs`; two
-//! models of one run are `models/pair.rs`. An op to begin with is `ops/layer_norm/`. In `data/` the path of
-//! the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`. A family is a file of
-//! data in `base/families/`; CONTRIBUTING lists the files of a task.
+//! Start reading in `training/` at `train/run.rs` (a whole run), `train.rs` (the loop) and
+//! `train/rollback.rs` (a run in trouble), then `tasks/supervised.rs`; what a pretraining task brings along
+//! is `tasks/pretraining.rs`, a fine-tuning one `tasks/finetuning_task.rs`. Go on in `model/` at
+//! `models/encoder.rs`; two models of one run are `models/pair.rs`. An op to begin with is `ops/layer_norm/`.
+//! In `data/` the path of the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`. A
+//! family is a file of data in `base/families/`; CONTRIBUTING lists the files of a task.
 
 pub use base::{
     error, families, fs, instructions, pages, processes, quantity, quietly, rng, scores, sealed, secrets,

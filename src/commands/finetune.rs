@@ -21,10 +21,10 @@ use crate::interop::{PretrainedFolder, read_folder};
 use crate::machine::Machine;
 use crate::quantity::format_amount;
 use crate::scores::{mean, measured, sample_std};
+use crate::tasks::finetuning_task::{Column, Examples, FinetuningTask};
 use crate::tasks::labelled::files_of;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::target::{Column, Examples, Target};
 use crate::tasks::trained::learnt_nothing;
 use crate::telemetry::{Progress, write_results};
 use crate::train::request::Request;
@@ -158,7 +158,7 @@ struct Training<'a> {
 impl FinetunedVisitor for Training<'_> {
     type Output = Result<Ended>;
 
-    fn visit<T: Target>(self) -> Result<Ended> {
+    fn visit<T: FinetuningTask>(self) -> Result<Ended> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
         machine.world.in_first(|| refuse_used(config, &seeds))?;
@@ -211,7 +211,7 @@ impl FinetunedVisitor for Training<'_> {
 }
 
 /// Trains one seed, and warns if the model gives all examples the same answer.
-fn train_seed<T: Target>(
+fn train_seed<T: FinetuningTask>(
     seed_run: &SeedRun,
     examples: &Examples<T>,
     folder: &PretrainedFolder,

@@ -2,8 +2,9 @@
 //!
 //! A [`Task`] turns a batch into losses and gradients; it does not know about steps, schedules, checkpoints
 //! or sinks. [`run`] defines what a task adds to a whole run, whose skeleton is `train/run.rs`; [`trained`]
-//! is the interface of a trained model. A new task of fine-tuning is a [`target::Target`] with a line in
-//! [`list`] and its name in `config/task.rs`.
+//! is the interface of a trained model. A new task of fine-tuning is a
+//! [`FinetuningTask`](finetuning_task::FinetuningTask) with a line in [`list`] and its name in
+//! `config/task.rs`.
 
 pub mod classify;
 mod divided;
@@ -11,6 +12,7 @@ pub mod embed;
 pub mod examples;
 pub mod fill_mask;
 pub mod finetuning;
+pub mod finetuning_task;
 pub mod finite;
 pub mod floors;
 mod inputs;
@@ -33,7 +35,6 @@ mod start;
 mod subset;
 mod supervised;
 mod table;
-pub mod target;
 mod taught;
 #[cfg(test)]
 mod tests;

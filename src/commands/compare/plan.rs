@@ -11,10 +11,10 @@ use crate::commands::{forecast, terminal};
 use crate::config::NamedTask;
 use crate::machine::Machine;
 use crate::quantity::format_count;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::Kind;
-use crate::tasks::target::{Examples, Target};
 use crate::train::batch_size;
 use crate::trials::comparison::{Entrant, cells, checked_entrants, refuse_used};
 use crate::trials::record;
@@ -79,7 +79,7 @@ struct PlanTask<'a> {
 impl FinetunedVisitor for PlanTask<'_> {
     type Output = Result<Vec<forecast::Runs>>;
 
-    fn visit<T: Target>(self) -> Self::Output {
+    fn visit<T: FinetuningTask>(self) -> Self::Output {
         let Self { task, entrants, machine, lines } = self;
         let examples = Examples::<T>::read(&task.config)?;
         let summary = format!("`{}`: {}", task.name, examples.summary());

@@ -15,10 +15,10 @@ use crate::config::{FinetuneConfig, Setting, Sweep};
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::machine::Machine;
 use crate::quantity::format_count;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask, best};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::Kind;
-use crate::tasks::target::{Examples, Target, best};
 use crate::train::resume::Start;
 use crate::train::run::best_score;
 use crate::train::{batch_size, used};
@@ -67,7 +67,7 @@ impl Runs<'_> {
     }
 
     /// Returns how many runs are trained at the same time.
-    fn at_once<T: Target>(
+    fn at_once<T: FinetuningTask>(
         self,
         examples: &Examples<T>,
         config: &FinetuneConfig,
@@ -119,7 +119,7 @@ pub(super) fn sweep(mut sweep: Sweep) -> Result<()> {
 }
 
 /// The work of each setting of a sweep, on its own examples and with its own steps.
-fn work_of<T: Target>(sweep: &Sweep, machine: &Machine) -> Result<Vec<forecast::Runs>> {
+fn work_of<T: FinetuningTask>(sweep: &Sweep, machine: &Machine) -> Result<Vec<forecast::Runs>> {
     let models = trials::sweep::models(sweep)?;
     let mut work = Vec::new();
     for group in trials::sweep::groups(sweep) {
@@ -163,7 +163,7 @@ struct PlanLines<'a> {
 impl FinetunedVisitor for PlanLines<'_> {
     type Output = Result<Vec<String>>;
 
-    fn visit<T: Target>(self) -> Result<Vec<String>> {
+    fn visit<T: FinetuningTask>(self) -> Result<Vec<String>> {
         let Self { config, machine, runs } = self;
         let mut lines = Vec::new();
         let mut row = |name: &str, text: String| lines.push(format!("  {name:20} {text}"));

@@ -17,10 +17,10 @@ use crate::interop::read_folder;
 use crate::machine::Machine;
 use crate::quantity::{format_count, parse_duration};
 use crate::shards::Manifest;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::{Kind, Shapes, total_steps};
-use crate::tasks::target::{Examples, Target};
 use crate::telemetry::{Progress, Unit};
 use crate::train::{batch_size, horizon};
 use crate::{machine, precision};
@@ -87,7 +87,7 @@ pub(super) fn finetuning_runs(config: &FinetuneConfig) -> Result<forecast::Runs>
     impl FinetunedVisitor for Read<'_> {
         type Output = Result<forecast::Runs>;
 
-        fn visit<T: Target>(self) -> Self::Output {
+        fn visit<T: FinetuningTask>(self) -> Self::Output {
             let config = self.0;
             let folder = read_folder(&config.model)?;
             folder.check_encoder(T::HEAD)?;

@@ -9,9 +9,9 @@ use crate::commands::staging;
 use crate::commands::tune::{Job, TuneArgs};
 use crate::config::{ClassifyData, FinetuneConfig, Tuning};
 use crate::interop::read_folder;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::target::{Examples, Target};
 use crate::train::request::Request;
 use crate::train::resume::Start;
 use crate::train::trial::Trial;
@@ -51,7 +51,7 @@ struct Tuned<'a> {
 impl FinetunedVisitor for Tuned<'_> {
     type Output = Result<()>;
 
-    fn visit<T: Target>(self) -> Result<()> {
+    fn visit<T: FinetuningTask>(self) -> Result<()> {
         let Self { args, tuning, base, entrants, notes } = self;
         let named = base.training.metric_for_best_model.as_deref();
         let metric = named.map_or(T::BEST, |name| name.strip_prefix("eval_").unwrap_or(name));
@@ -63,12 +63,12 @@ impl FinetunedVisitor for Tuned<'_> {
 }
 
 /// Trains candidates on labelled examples.
-struct Labelled<T: Target> {
+struct Labelled<T: FinetuningTask> {
     /// The examples that were read last, with the configuration of their files: most candidates share them.
     held: RefCell<Option<(ClassifyData, Examples<T>)>>,
 }
 
-impl<T: Target> Trainee<FinetuneConfig> for Labelled<T> {
+impl<T: FinetuningTask> Trainee<FinetuneConfig> for Labelled<T> {
     fn train(&self, config: &FinetuneConfig, trial: Trial, with: Equipment<'_>) -> Result<Trained> {
         let mut held = self.held.borrow_mut();
         let same = held.take().filter(|held| held.0 == config.data);

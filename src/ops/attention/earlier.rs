@@ -31,7 +31,7 @@ pub(crate) enum Way {
 
 #[cfg(test)]
 thread_local! {
-    static IN_THIS_TEST: Cell<Way> = const { std::cell::Cell::new(Way::Now) };
+    static IN_THIS_TEST: Cell<Way> = const { Cell::new(Way::Now) };
     /// Results of the other variants in this test, by the name of what was computed.
     static BY_VARIANTS: RefCell<HashMap<String, [ByVariant; 2]>> = RefCell::default();
 }

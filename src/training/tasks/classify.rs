@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::tasks::examples::Sources;
+use crate::tasks::finetuning_task::{Column, Examples, FinetuningTask, Floor, Judged};
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example, InputText};
 use crate::tasks::planned;
 use crate::tasks::run::{Scores, named};
 use crate::tasks::sequence::labels::balanced_weights;
 use crate::tasks::sequence::{LabelSet, PROBABILITY_BYTES, Texts, text_bytes, whole_texts};
-use crate::tasks::target::{Column, Examples, Floor, Judged, Target};
 use crate::tasks::trained::{Evaluation, Scored, four_digits, percent};
 use base::error::Problem;
 use base::families::HeadKind;
@@ -81,7 +81,7 @@ fn predicted(judged: &Judged<'_, Classes>) -> Vec<u32> {
     judged.answers.iter().map(|probabilities| best_class(probabilities) as u32).collect()
 }
 
-impl Target for Classes {
+impl FinetuningTask for Classes {
     type Input = Texts;
     type Gold = u32;
 

@@ -1,7 +1,7 @@
 //! The fine-tuning run of any task: labelled examples, a pretrained encoder and a new head.
 //!
-//! `training_data.rs` has the batches and evaluations of a run, `opened.rs` a trained model. A [`Target`] has
-//! what differs between tasks.
+//! `training_data.rs` has the batches and evaluations of a run, `opened.rs` a trained model. A
+//! [`FinetuningTask`] has what differs between tasks.
 
 mod judge;
 mod opened;
@@ -12,9 +12,9 @@ use anyhow::Result;
 use candle_core::Device;
 
 use crate::machine::Machine;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask, Input, best};
 use crate::tasks::planned::Planned;
 use crate::tasks::run::{Inputs, Kind, ModelFolder, Parts, Setting, Shapes, total_steps};
-use crate::tasks::target::{Examples, Input, Target, best};
 use crate::tasks::{Supervised, Task, planned, start};
 use base::error::Problem;
 use base::families::ModelConfig;
@@ -28,7 +28,7 @@ pub use training_data::TrainingData;
 /// Rows whose tokens a plan counts at once.
 const ROWS_AT_ONCE: usize = 256;
 
-impl<T: Target> Examples<T> {
+impl<T: FinetuningTask> Examples<T> {
     /// Returns an error if there is no training example.
     pub fn require_some(&self) -> Result<(), Problem> {
         match self.num_train() {
@@ -70,16 +70,16 @@ impl<T: Target> Examples<T> {
 }
 
 /// A configuration, with the model folder and the examples that it names.
-pub struct Finetuning<'a, T: Target> {
+pub struct Finetuning<'a, T: FinetuningTask> {
     config: &'a FinetuneConfig,
     folder: &'a PretrainedFolder,
     examples: &'a Examples<T>,
 }
 
 /// The model of a task.
-type Supervisor<T> = Supervised<<<T as Target>::Input as Input>::Head>;
+type Supervisor<T> = Supervised<<<T as FinetuningTask>::Input as Input>::Head>;
 
-impl<T: Target> Finetuning<'_, T> {
+impl<T: FinetuningTask> Finetuning<'_, T> {
     /// The model before its initial values, and its architecture.
     fn blueprint(&self, objective: Objective) -> Result<Blueprint<<T::Input as Input>::Head>> {
         let model = start::model_of(self.config, &self.folder.config)?;
@@ -90,7 +90,7 @@ impl<T: Target> Finetuning<'_, T> {
     }
 }
 
-impl<'a, T: Target> Kind for Finetuning<'a, T> {
+impl<'a, T: FinetuningTask> Kind for Finetuning<'a, T> {
     type Task = Supervisor<T>;
     type Data = TrainingData<'a, T>;
 
@@ -152,7 +152,7 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
     }
 }
 
-fn blueprint<T: Target>(
+fn blueprint<T: FinetuningTask>(
     folder: &PretrainedFolder,
     model: &ModelConfig,
     outputs: usize,
@@ -163,7 +163,7 @@ fn blueprint<T: Target>(
 }
 
 /// The model of a folder of the task, to be filled from it.
-fn model_of<T: Target>(
+fn model_of<T: FinetuningTask>(
     folder: &PretrainedFolder,
     device: &Device,
 ) -> Result<Model<<T::Input as Input>::Head>> {
@@ -172,7 +172,10 @@ fn model_of<T: Target>(
 }
 
 /// Builds the task of a model folder, without reading the values of its parameters.
-pub(super) fn unfilled<T: Target>(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
+pub(super) fn unfilled<T: FinetuningTask>(
+    folder: &PretrainedFolder,
+    machine: &Machine,
+) -> Result<Box<dyn Task>> {
     let model = model_of::<T>(folder, &machine.device)?;
     Ok(Box::new(Supervised { model }.computing_in(machine.policy.compute)?))
 }

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use crate::machine::Machine;
 use crate::tasks::classify::Classes;
 use crate::tasks::finetuning::Opened;
+use crate::tasks::finetuning_task::FinetuningTask;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::tasks::multi_label::SeveralLabels;
 use crate::tasks::pretraining::Pretrained;
@@ -16,7 +17,6 @@ use crate::tasks::regression::Numbers;
 use crate::tasks::replaced_token_detection::{PairFolder, ReplacedTokenDetection};
 use crate::tasks::run::{ModelFolder, Setting, Shapes};
 use crate::tasks::sentence_pairs::{NextSentence, SentenceOrder, SentencePairs};
-use crate::tasks::target::Target;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::trained::Trained;
 use crate::tasks::{Task, finetuning, pretraining};
@@ -51,7 +51,7 @@ pub trait FinetunedVisitor {
     type Output;
 
     /// Runs the code for the task `T`.
-    fn visit<T: Target>(self) -> Self::Output;
+    fn visit<T: FinetuningTask>(self) -> Self::Output;
 }
 
 /// Calls `visitor` with the type of the fine-tuning task for this goal.
@@ -105,7 +105,7 @@ pub fn of_finetuning(path: &Path, config: &FinetuneConfig, machine: &Machine) ->
     impl FinetunedVisitor for Build<'_> {
         type Output = Result<Box<dyn Task>>;
 
-        fn visit<T: Target>(self) -> Self::Output {
+        fn visit<T: FinetuningTask>(self) -> Self::Output {
             finetuning::unfilled::<T>(&self.0, self.1)
         }
     }
@@ -132,7 +132,7 @@ pub fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
     impl FinetunedVisitor for &Open<'_> {
         type Output = Option<Result<Box<dyn Trained>>>;
 
-        fn visit<T: Target>(self) -> Self::Output {
+        fn visit<T: FinetuningTask>(self) -> Self::Output {
             self.open_if(T::HEAD, |path, device| Ok(Box::new(Opened::<T>::load(path, device)?)))
         }
     }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::tasks::examples::Sources;
+use crate::tasks::finetuning_task::{Column, Examples, FinetuningTask, Floor, Judged};
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example, InputText};
 use crate::tasks::multi_label::table::label_table;
@@ -22,7 +23,6 @@ use crate::tasks::planned;
 use crate::tasks::run::{Scores, named};
 use crate::tasks::sequence::labels::listed;
 use crate::tasks::sequence::{LabelSet, PROBABILITY_BYTES, Texts, text_bytes, whole_texts};
-use crate::tasks::target::{Column, Examples, Floor, Judged, Target};
 use crate::tasks::trained::{Evaluation, Scored, four_digits, percent};
 use base::families::HeadKind;
 use base::scores::{LabelTally, Metric, Outcomes, above, measured};
@@ -145,7 +145,7 @@ fn rarest(labels: usize, gold: &[Vec<u32>]) -> Vec<u32> {
     rarest.map(|rarest| rarest.unwrap_or(labels as u32)).collect()
 }
 
-impl Target for SeveralLabels {
+impl FinetuningTask for SeveralLabels {
     type Input = Texts;
     type Gold = Vec<u32>;
 

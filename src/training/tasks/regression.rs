@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::tasks::examples::Sources;
+use crate::tasks::finetuning_task::{Column, Examples, FinetuningTask, Floor, Judged};
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example, InputText, files_of, number_column};
 use crate::tasks::regression::scores::{score_names, scores};
 use crate::tasks::run::Scores;
 use crate::tasks::sequence::{LabelSet, Texts, text_bytes, whole_texts};
-use crate::tasks::target::{Column, Examples, Floor, Judged, Target};
 use crate::tasks::trained::{Evaluation, Scored, four_digits};
 use base::families::HeadKind;
 use base::scores::{Outcomes, mean};
@@ -56,7 +56,7 @@ impl Numbers {
     }
 }
 
-impl Target for Numbers {
+impl FinetuningTask for Numbers {
     type Input = Texts;
     type Gold = Vec<f32>;
 

@@ -11,6 +11,7 @@ use std::ops::AddAssign;
 use anyhow::Result;
 use serde_json::Value;
 
+use crate::tasks::finetuning_task::{Input, Place, PlanWords};
 use crate::tasks::labelled::input::Asked;
 use crate::tasks::labelled::{InputFile, InputText, Sentence};
 use crate::tasks::planned::Lengths;
@@ -18,7 +19,6 @@ use crate::tasks::run::TargetShare;
 use crate::tasks::sentences::windows::{Window, WindowCollator, windows};
 use crate::tasks::sentences::words::words_of;
 use crate::tasks::start;
-use crate::tasks::target::{Input, Place, PlanWords};
 use crate::tasks::trained::Scored;
 use base::error::Problem;
 use base::families::{HeadKind, ModelConfig};

@@ -9,11 +9,11 @@ use std::ops::AddAssign;
 
 use anyhow::Result;
 
+use crate::tasks::finetuning_task::{Input, Place, PlanWords};
 use crate::tasks::labelled::{Example, InputFile, InputText, TrainedColumns};
 use crate::tasks::planned::Lengths;
 use crate::tasks::run::TargetShare;
 use crate::tasks::start;
-use crate::tasks::target::{Input, Place, PlanWords};
 use crate::tasks::trained::Scored;
 use base::error::Problem;
 use base::families::ModelConfig;

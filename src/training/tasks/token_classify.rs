@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::tasks::examples::Sources;
+use crate::tasks::finetuning_task::{Column, Examples, FinetuningTask, Floor, Judged};
 use crate::tasks::floors::dictionary;
 use crate::tasks::labelled::input::Asked;
 use crate::tasks::labelled::tags::{OUTSIDE, iob2};
@@ -20,7 +21,6 @@ use crate::tasks::labelled::{Sentence, Tagging, read_tagged, twins};
 use crate::tasks::run::Scores;
 use crate::tasks::sentences::words::words_of;
 use crate::tasks::sentences::{Predicted, Words};
-use crate::tasks::target::{Column, Examples, Floor, Judged, Target};
 use crate::tasks::trained::{Evaluation, Scored, four_digits, percent};
 use base::families::HeadKind;
 use base::quantity::format_count;
@@ -75,7 +75,7 @@ fn size_text(sentences: &[Sentence]) -> String {
     format!("{} sentences ({} words)", format_count(sentences.len() as u64), format_count(words as u64))
 }
 
-impl Target for TagSet {
+impl FinetuningTask for TagSet {
     type Input = Words;
     /// The label of each word.
     type Gold = Vec<u32>;

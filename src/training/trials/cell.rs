@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::machine;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::labelled;
 use crate::tasks::run::Kind;
-use crate::tasks::target::{Examples, Target};
 use crate::train;
 use crate::train::request::Request;
 use crate::train::resume::{Start, keep_compute};
@@ -85,7 +85,7 @@ impl Cell {
 
     /// Trains this cell, resumes it after an interruption, or reads its record if it is complete. Divergence
     /// is a result, not an error: a sweep has to find out which learning rates are too high.
-    pub fn run<T: Target>(
+    pub fn run<T: FinetuningTask>(
         &self,
         examples: &Examples<T>,
         folder: &PretrainedFolder,

@@ -17,10 +17,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
+use crate::tasks::finetuning_task::{Examples, FinetuningTask, Floor};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::Kind;
-use crate::tasks::target::{Examples, Floor, Target};
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
 use crate::trials::comparison::protocol::ProtocolResult;
@@ -298,7 +298,7 @@ struct ComputeFloors<'a> {
 impl FinetunedVisitor for ComputeFloors<'_> {
     type Output = Result<Vec<Row>>;
 
-    fn visit<T: Target>(self) -> Self::Output {
+    fn visit<T: FinetuningTask>(self) -> Self::Output {
         let NamedTask { config, seeds, .. } = self.task;
         let examples = Examples::<T>::read(config)?;
         if !self.is_wanted {
@@ -351,7 +351,7 @@ struct TrainTask<'a> {
 impl FinetunedVisitor for TrainTask<'_> {
     type Output = Result<Vec<Row>>;
 
-    fn visit<T: Target>(self) -> Self::Output {
+    fn visit<T: FinetuningTask>(self) -> Self::Output {
         let Self { comparison, task, entrants, forecast } = self;
         let examples = Examples::<T>::read(&task.config)?;
         comparison.with.progress.note(&format!("{}: {}", task.name, examples.summary()));

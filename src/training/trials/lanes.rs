@@ -10,8 +10,8 @@ use anyhow::Result;
 use rayon::ThreadPoolBuilder;
 
 use crate::machine::Machine;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::run::Kind;
-use crate::tasks::target::{Examples, Target};
 use crate::trials::equipment::Equipment;
 use base::error::Problem;
 use base::fs;
@@ -32,7 +32,7 @@ pub trait Job: Sync {
 /// `config`: the key `runs_at_once`, or by default one per thread as long as they fit into half of the free
 /// memory. It is 1 on a GPU, with several processes, and with an automatic batch size, which fills the
 /// memory.
-pub fn lanes<T: Target>(
+pub fn lanes<T: FinetuningTask>(
     jobs: &[impl Job],
     examples: &Examples<T>,
     config: &FinetuneConfig,

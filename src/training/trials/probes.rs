@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::minimal_pairs::{Likelihood, Masking, Pair, read_pairs};
 use crate::tasks::run::Scores;
-use crate::tasks::target::{Examples, Target};
 use crate::telemetry::Progress;
 use crate::train::probe::Probe;
 use crate::trials::cell::{Cell, file_name, require_files};
@@ -172,7 +172,7 @@ struct ReadExamples<'a>(&'a NamedTask);
 impl FinetunedVisitor for ReadExamples<'_> {
     type Output = Result<()>;
 
-    fn visit<T: Target>(self) -> Self::Output {
+    fn visit<T: FinetuningTask>(self) -> Self::Output {
         Examples::<T>::read(&self.0.config).map(drop)
     }
 }
@@ -189,7 +189,7 @@ struct FinetuneSeeds<'a> {
 impl FinetunedVisitor for FinetuneSeeds<'_> {
     type Output = Result<Vec<f64>>;
 
-    fn visit<T: Target>(self) -> Self::Output {
+    fn visit<T: FinetuningTask>(self) -> Self::Output {
         let Self { task, folder, output, with } = self;
         let examples = Examples::<T>::read(&task.config)?;
         let mut scores = Vec::new();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::tasks::target::Column;
+use crate::tasks::finetuning_task::Column;
 use crate::trials::means::mean_and_deviation;
 use base::pages::table::Table;
 use base::scores::{Better, mean, sample_std};

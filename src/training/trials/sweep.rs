@@ -9,8 +9,8 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::machine::Machine;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::target::{Examples, Target};
 use crate::tasks::trained::learnt_nothing;
 use crate::train::run_folder::FINAL;
 use crate::train::used;
@@ -66,7 +66,7 @@ pub struct Swept {
 impl FinetunedVisitor for SweepRun<'_> {
     type Output = Result<Swept>;
 
-    fn visit<T: Target>(self) -> Result<Swept> {
+    fn visit<T: FinetuningTask>(self) -> Result<Swept> {
         let Self { sweep, output, with } = self;
         let world = with.world;
         if world.is_first() {
@@ -172,7 +172,7 @@ pub fn groups(sweep: &Sweep) -> impl Iterator<Item = &[Setting]> {
 }
 
 /// Returns how many of the cells `jobs` of settings with the same data are trained at the same time.
-pub fn at_once<T: Target>(
+pub fn at_once<T: FinetuningTask>(
     group: &[Setting],
     jobs: &[Cell],
     examples: &Examples<T>,
@@ -234,7 +234,7 @@ fn keep_best(summary: &Summary<'_>) -> Result<()> {
 
 /// Trains the best run again if its weights are gone, for example because an earlier sweep in this folder had
 /// another best run.
-fn restore_best<T: Target>(
+fn restore_best<T: FinetuningTask>(
     summary: &Summary<'_>,
     models: &BTreeMap<PathBuf, PretrainedFolder>,
     output: &Path,
@@ -322,7 +322,7 @@ fn left_out<'a>(sweep: &Sweep, rows: &'a [Value]) -> Option<&'a str> {
 
 /// Returns the point of a learning curve for the last setting in `summary`, and the name of the floor if the
 /// task has one.
-fn point<T: Target>(
+fn point<T: FinetuningTask>(
     summary: &Summary<'_>,
     setting: &Setting,
     examples: &Examples<T>,

@@ -59,7 +59,7 @@ fn an_interrupted_student_ends_in_the_same_bytes_and_never_changes_its_teacher()
     let constant = ["--set", "training.lr_scheduler_type=constant", "--set", "training.warmup_steps=0"];
     let student = |folder: &str, steps: &str, more: &[&str]| {
         let steps = ["--output-dir", folder, "--max-steps", steps, "--seeds", "5,6"];
-        finetune(&place, &[&steps, &constant, STUDENT, more].concat())
+        finetune(&place, &[&steps[..], &constant, STUDENT, more].concat())
     };
     let report = student("whole", "8", &[]).ok();
     assert_eq!(report.stderr.matches("predictions of the teacher").count(), 1, "{}", report.stderr);

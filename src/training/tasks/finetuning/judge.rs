@@ -3,14 +3,14 @@
 use anyhow::Result;
 
 use crate::tasks::divided::for_each_output;
-use crate::tasks::target::{Answer, Collator, Encoded, Input, Row, Target, decode};
+use crate::tasks::finetuning_task::{Answer, Collator, Encoded, FinetuningTask, Input, Row, decode};
 use crate::tasks::{Loss, PendingLoss, Task};
 use data::batches::Batch;
 use model::distributed::World;
 use model::models::Objective;
 
 /// A model, and how examples become batches of it.
-pub(super) struct Judge<'a, T: Target> {
+pub(super) struct Judge<'a, T: FinetuningTask> {
     pub(super) target: &'a T,
     pub(super) task: &'a dyn Task,
     pub(super) collator: &'a Collator<T>,
@@ -21,7 +21,7 @@ pub(super) struct Judge<'a, T: Target> {
 }
 
 /// Predictions for examples.
-pub(super) struct Verdict<T: Target> {
+pub(super) struct Verdict<T: FinetuningTask> {
     /// The prediction for each example.
     pub(super) answers: Vec<Answer<T>>,
     /// The loss; of no targets if the labels are not known.
@@ -31,7 +31,7 @@ pub(super) struct Verdict<T: Target> {
 }
 
 /// The labels of sequences, as the loss reads them.
-fn labels<T: Target>(target: &T, gold: &[T::Gold], encoded: &[&Encoded<T>]) -> Vec<u32> {
+fn labels<T: FinetuningTask>(target: &T, gold: &[T::Gold], encoded: &[&Encoded<T>]) -> Vec<u32> {
     let mut labels = Vec::new();
     for place in encoded.iter().flat_map(|encoded| T::Input::places(encoded)) {
         target.push_labels(&gold[place.example], place.word, &mut labels);
@@ -40,7 +40,7 @@ fn labels<T: Target>(target: &T, gold: &[T::Gold], encoded: &[&Encoded<T>]) -> V
 }
 
 /// Makes a batch of sequences with their labels.
-pub(super) fn batch<T: Target>(
+pub(super) fn batch<T: FinetuningTask>(
     target: &T,
     gold: &[T::Gold],
     collator: &Collator<T>,
@@ -50,7 +50,7 @@ pub(super) fn batch<T: Target>(
     Batch { labels: labels(target, gold, encoded), ..T::Input::batch(collator, encoded, first_row) }
 }
 
-impl<T: Target> Judge<'_, T> {
+impl<T: FinetuningTask> Judge<'_, T> {
     /// The first batch of sequences; without labels all labels are 0.
     pub(super) fn batch(&self, encoded: &[&Encoded<T>], gold: Option<&[T::Gold]>) -> Batch {
         if let Some(gold) = gold {

@@ -9,11 +9,11 @@ use crate::tasks::Supervised;
 use crate::tasks::finetuning::judge::Judge;
 use crate::tasks::finetuning::training_data::write_lines;
 use crate::tasks::finetuning::{Supervisor, model_of};
+use crate::tasks::finetuning_task::{Collator, Encoded, FinetuningTask, Input, Judged, Row};
 use crate::tasks::finite::not_finite;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::tags::is_tag;
 use crate::tasks::sequence::labels::listed;
-use crate::tasks::target::{Collator, Encoded, Input, Judged, Row, Target};
 use crate::tasks::trained::{Answers, Evaluation, Scored, Trained, require_json_lines};
 use base::error::Problem;
 use base::families::HeadKind;
@@ -24,14 +24,14 @@ use model::distributed::World;
 use model::interop::read_folder;
 
 /// A model with its tokenizer and labels.
-pub struct Opened<T: Target> {
+pub struct Opened<T: FinetuningTask> {
     task: Supervisor<T>,
     pub(super) tokenizer: Tokenizer,
     pub(super) collator: Collator<T>,
     pub(super) target: T,
 }
 
-impl<T: Target> Opened<T> {
+impl<T: FinetuningTask> Opened<T> {
     /// Loads a trained model. Examples are cut at the `model_max_length` of its `tokenizer_config.json`, the
     /// length used in training; without one, at the longest sequence that the model takes.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
@@ -88,11 +88,11 @@ fn require_names(known: &[String], given: &[String], are_tags: bool) -> Result<(
 }
 
 /// Returns the extensions of the files of predictions that a run of a task writes.
-fn extensions<T: Target>() -> Vec<&'static str> {
+fn extensions<T: FinetuningTask>() -> Vec<&'static str> {
     T::PREDICTIONS.iter().filter_map(|name| Path::new(*name).extension()?.to_str()).collect()
 }
 
-impl<T: Target> Trained for Opened<T> {
+impl<T: FinetuningTask> Trained for Opened<T> {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
         let Self { target, .. } = self;
         evaluation.refuse_all_but(T::FLAGS, &format!("a {}", T::MODEL))?;

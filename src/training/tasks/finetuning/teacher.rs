@@ -1,4 +1,4 @@
-//! Distillation: the probabilities that another model, the teacher, gives the labels of the training examples.
+//! Distillation: the probabilities that another model, the teacher, gives the labels of the examples.
 //!
 //! The teacher is not trained, so it predicts each example once, before the first step: its memory is free
 //! again when the student is trained, and its tokenizer and family may be others.
@@ -9,9 +9,9 @@ use anyhow::Result;
 
 use crate::machine::Machine;
 use crate::tasks::finetuning::Opened;
+use crate::tasks::finetuning_task::{Examples, FinetuningTask, Input};
 use crate::tasks::run::Setting;
 use crate::tasks::sequence::labels::listed;
-use crate::tasks::target::{Examples, Input, Target};
 use crate::tasks::taught::Taught;
 use crate::tasks::trained::percent;
 use crate::telemetry::Unit;
@@ -23,7 +23,7 @@ use model::interop::{PretrainedFolder, read_folder};
 /// Batches that are predicted between two checks for a signal.
 const BATCHES_AT_ONCE: usize = 16;
 
-impl<T: Target> Examples<T> {
+impl<T: FinetuningTask> Examples<T> {
     /// Returns the folder of the teacher; `None` if the configuration has none. It is an error if the teacher
     /// is no model of this task, or has other labels.
     pub fn teacher(&self, config: &FinetuneConfig) -> Result<Option<PretrainedFolder>> {

@@ -9,9 +9,11 @@ use anyhow::Result;
 use crate::tasks::Task;
 use crate::tasks::examples::Set;
 use crate::tasks::finetuning::judge::{Judge, Verdict, batch};
+use crate::tasks::finetuning_task::{
+    Answer, Collator, Encoded, Examples, FinetuningTask, Input, Judged, Row,
+};
 use crate::tasks::run::{Beginning, Data, Scores, Setting};
 use crate::tasks::shuffled::Shuffled;
-use crate::tasks::target::{Answer, Collator, Encoded, Examples, Input, Judged, Row, Target};
 use crate::tasks::taught::Taught;
 use crate::telemetry::Progress;
 use base::error::Problem;
@@ -27,7 +29,7 @@ use model::distributed::World;
 const ANNOUNCED_BYTES: u64 = 64 << 20;
 
 /// Training and evaluation examples, and the results of the latest evaluation.
-pub struct TrainingData<'a, T: Target> {
+pub struct TrainingData<'a, T: FinetuningTask> {
     examples: &'a Examples<T>,
     /// The labels, with what was fitted to the latest evaluation.
     target: T,
@@ -50,19 +52,19 @@ pub struct TrainingData<'a, T: Target> {
 }
 
 /// Examples that the model is scored on.
-struct Scored<'a, T: Target> {
+struct Scored<'a, T: FinetuningTask> {
     set: &'a Set<Row<T>, T::Gold>,
     encoded: Vec<Encoded<T>>,
 }
 
-impl<T: Target> Scored<'_, T> {
+impl<T: FinetuningTask> Scored<'_, T> {
     /// The examples with predictions for them; none before the first evaluation.
     fn judged<'b>(&'b self, answers: &'b [Answer<T>], loss: f64) -> Judged<'b, T> {
         Judged { rows: &self.set.rows, gold: &self.set.gold, answers, loss }
     }
 }
 
-impl<'a, T: Target> TrainingData<'a, T> {
+impl<'a, T: FinetuningTask> TrainingData<'a, T> {
     /// Tokenizes all examples, and prints notes about unusual ones.
     pub(super) fn encode(
         examples: &'a Examples<T>,
@@ -151,7 +153,7 @@ impl<'a, T: Target> TrainingData<'a, T> {
     }
 }
 
-fn encode<T: Target>(
+fn encode<T: FinetuningTask>(
     name: &str,
     set: &Set<Row<T>, T::Gold>,
     tokenizer: &Tokenizer,
@@ -166,7 +168,7 @@ fn encode<T: Target>(
 }
 
 /// Writes a file of predictions. Returns false if it was interrupted.
-pub(super) fn write_lines<T: Target>(
+pub(super) fn write_lines<T: FinetuningTask>(
     path: &Path,
     mut file: StagedFile,
     target: &T,
@@ -184,7 +186,7 @@ pub(super) fn write_lines<T: Target>(
     Ok(true)
 }
 
-impl<T: Target> Data for TrainingData<'_, T> {
+impl<T: FinetuningTask> Data for TrainingData<'_, T> {
     fn start(&mut self, beginning: Beginning) -> Result<()> {
         self.order.start(beginning.cursor);
         Ok(())

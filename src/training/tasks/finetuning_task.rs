@@ -1,8 +1,8 @@
 //! The interface of a fine-tuning task: what an example is, what is predicted for it, and how that is scored.
 //!
-//! [`Input`] is the form of the examples, texts or sentences of words, and the head over them. [`Target`] is
-//! what one task learns from them. Everything else is shared: `finetuning.rs` is a run,
-//! `finetuning/opened.rs` a trained model. `list.rs` lists all tasks.
+//! [`Input`] is the form of the examples, texts or sentences of words, and the head over them.
+//! [`FinetuningTask`] is what one task learns from them. Everything else is shared: `finetuning.rs` is a
+//! run, `finetuning/opened.rs` a trained model. `list.rs` lists all tasks.
 
 use std::ops::AddAssign;
 use std::path::Path;
@@ -182,19 +182,19 @@ pub trait Input: 'static {
 }
 
 /// The type of an example of a task.
-pub type Row<T> = <<T as Target>::Input as Input>::Row;
+pub type Row<T> = <<T as FinetuningTask>::Input as Input>::Row;
 
 /// The type of a prediction of a task.
-pub type Answer<T> = <<T as Target>::Input as Input>::Answer;
+pub type Answer<T> = <<T as FinetuningTask>::Input as Input>::Answer;
 
 /// The type of a sequence of a task.
-pub type Encoded<T> = <<T as Target>::Input as Input>::Encoded;
+pub type Encoded<T> = <<T as FinetuningTask>::Input as Input>::Encoded;
 
 /// The type of the collator of a task.
-pub type Collator<T> = <<T as Target>::Input as Input>::Collator;
+pub type Collator<T> = <<T as FinetuningTask>::Input as Input>::Collator;
 
 /// The examples of a run, read and checked before anything is trained, once for all seeds.
-pub struct Examples<T: Target> {
+pub struct Examples<T: FinetuningTask> {
     /// The names of the labels.
     pub target: T,
     /// Training examples, after the subset was selected.
@@ -211,7 +211,7 @@ pub struct Examples<T: Target> {
     pub(super) teachers: Teachers,
 }
 
-impl<T: Target> Examples<T> {
+impl<T: FinetuningTask> Examples<T> {
     /// Reads and checks the examples.
     pub fn read(config: &FinetuneConfig) -> Result<Self> {
         let (sources, notes) = T::sources(&config.data)?;
@@ -286,7 +286,7 @@ impl<T: Target> Examples<T> {
 }
 
 /// Examples with their labels and the predictions for them.
-pub struct Judged<'a, T: Target> {
+pub struct Judged<'a, T: FinetuningTask> {
     /// The examples.
     pub rows: &'a [Row<T>],
     /// The gold label of each example.
@@ -298,7 +298,7 @@ pub struct Judged<'a, T: Target> {
 }
 
 /// A task that a pretrained encoder is fine-tuned for. The value has the names of the labels.
-pub trait Target: Sized + Clone + Send + Sync + 'static {
+pub trait FinetuningTask: Sized + Clone + Send + Sync + 'static {
     /// The form of the examples.
     type Input: Input;
 
@@ -352,8 +352,8 @@ pub trait Target: Sized + Clone + Send + Sync + 'static {
     /// Adds the labels of a word of an example, or of the example, as the loss reads them.
     fn push_labels(&self, gold: &Self::Gold, word: usize, labels: &mut Vec<u32>);
 
-    /// The probabilities of the labels in an answer, in the order of the labels; nothing if a model of the task
-    /// cannot be a teacher.
+    /// The probabilities of the labels in an answer, in the order of the labels; nothing if a model of the
+    /// task cannot be a teacher.
     fn probabilities(_answer: &Answer<Self>) -> &[f32] {
         &[]
     }
@@ -378,16 +378,16 @@ pub trait Target: Sized + Clone + Send + Sync + 'static {
     /// Names of the scores of an evaluation.
     fn score_names(&self) -> Vec<String>;
 
-    /// The scores of an evaluation, `loss` first. They do not depend on [`Target::fit`]: with it every
-    /// evaluation would be fitted to its own examples, and evaluations would not be comparable.
+    /// The scores of an evaluation, `loss` first. They do not depend on [`FinetuningTask::fit`]: with it
+    /// every evaluation would be fitted to its own examples, and evaluations would not be comparable.
     fn scores(&self, judged: &Judged<'_, Self>) -> Scores;
 
-    /// Further scores, which depend on [`Target::fit`].
+    /// Further scores, which depend on [`FinetuningTask::fit`].
     fn fitted_scores(&self, _judged: &Judged<'_, Self>) -> Scores {
         Scores::new()
     }
 
-    /// The result of each example; like the scores, it does not depend on [`Target::fit`].
+    /// The result of each example; like the scores, it does not depend on [`FinetuningTask::fit`].
     fn outcomes(&self, judged: &Judged<'_, Self>) -> Outcomes;
 
     /// Describes predictions that are the same for all examples although the labels differ.
@@ -433,7 +433,7 @@ pub trait Target: Sized + Clone + Send + Sync + 'static {
 }
 
 /// The score by which the better of two runs is chosen, and if higher or lower is better.
-pub fn best<T: Target>() -> (&'static str, Better) {
+pub fn best<T: FinetuningTask>() -> (&'static str, Better) {
     (T::BEST, Better::of(T::BEST))
 }
 
