@@ -12,13 +12,13 @@ mod descriptor;
 mod distilbert;
 mod electra;
 mod encoder;
-mod heads;
+mod head_kinds;
 mod keys;
 mod modernbert;
 mod mpnet;
 mod named;
-mod names;
 mod neobert;
+mod parameter_names;
 mod positions;
 mod relative;
 mod roberta;
@@ -39,10 +39,10 @@ pub use descriptor::{
     SpecialNames, SpecialRole, TransformNames,
 };
 pub use encoder::{Dropouts, EncoderConfig, HiddenAct, ModelConfig, PaddingRows, Pooling};
-pub use heads::HeadKind;
+pub use head_kinds::HeadKind;
 pub use keys::{Constant, Keys};
 pub use named::{MODEL_NAMES, named_model, plain_model};
-pub use names::{AttentionNames, EncoderNames, NormNames, RelativeNames};
+pub use parameter_names::{AttentionNames, EncoderNames, NormNames, RelativeNames};
 pub use positions::PositionKind;
 pub use relative::{PositionNorm, PositionScores};
 

@@ -1,6 +1,7 @@
 //! `mlmtrain evaluate`: scores a model on a file. The kind of model, or `--task`, decides how the file is
 //! read.
 
+pub mod args;
 mod minimal_pairs;
 
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::commands::scoring_args::{EvaluateArgs, ScoringTask};
+use crate::commands::evaluate::args::{EvaluateArgs, ScoringTask};
 use crate::commands::{device, model_folder, staging, terminal};
 use crate::config::{AnyLoaded, CleaningConfig};
 use crate::fs::Output;

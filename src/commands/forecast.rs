@@ -14,7 +14,7 @@ use crate::quantity::{format_amount, format_bytes, format_span};
 use crate::tasks::planned::Planned;
 use crate::tasks::run::{Shapes, total_steps};
 use crate::telemetry::{Progress, Unit};
-use crate::train::{batch_size, horizon, room};
+use crate::train::{auto_batch_size, horizon, room};
 
 /// The bytes of a checkpoint, and the largest number of bytes of all checkpoints together.
 pub(super) fn disk(checkpoint: u64, training: &TrainingConfig, run: &RunSection) -> String {
@@ -177,8 +177,8 @@ fn here(work: &[Runs], config: &FinetuneConfig, machine: &Machine) -> Result<Str
     for runs in largest {
         let Runs { training, shapes, .. } = runs;
         let part = runs.work(training);
-        let bytes = batch_size::predicted_bytes(part.rows, training, shapes, machine.place());
-        if batch_size::room(machine).is_some_and(|room| bytes > room) {
+        let bytes = auto_batch_size::predicted_bytes(part.rows, training, shapes, machine.place());
+        if auto_batch_size::room(machine).is_some_and(|room| bytes > room) {
             return Ok("does not fit into the free memory".to_string());
         }
         let shape = bench::BatchShape { rows: part.rows, length: part.length, is_causal: false };

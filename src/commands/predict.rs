@@ -1,9 +1,11 @@
 //! `mlmtrain predict`: labels texts, or fills in their masks, and prints one JSON line for each.
 
+pub mod args;
+
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use crate::commands::scoring_args::PredictArgs;
+use crate::commands::predict::args::PredictArgs;
 use crate::commands::terminal::Output;
 use crate::commands::{device, model_folder, staging, terminal};
 use crate::machine;

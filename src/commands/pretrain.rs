@@ -29,12 +29,12 @@ use crate::tasks::pretraining::{Pretrained, Pretraining, origin, planned_model, 
 use crate::tasks::replaced_token_detection::scores::finds_nothing;
 use crate::tasks::run::Kind;
 use crate::telemetry::Progress;
+use crate::train::checkpoint_files::Resumed;
 use crate::train::meter::usd_in_all;
 use crate::train::probe::Probe;
 use crate::train::request::Request;
 use crate::train::resume::{Start, keep_compute, keep_derived, keep_shuffle};
 use crate::train::run::Outcome;
-use crate::train::saved::Resumed;
 use crate::train::signals::{EndAtOnce, Signals, stopped_by};
 use crate::train::{End, decay, used};
 use crate::trials::{Equipment, Probes, tune};

@@ -21,8 +21,8 @@ use crate::stores::{
     Claim, Mirror, Objects, Remote, Uploaded, checkpoint_of, is_kept, name_in_seed, sealed_folder,
 };
 use crate::telemetry::{Progress, Unit};
+use crate::train::checkpoint_files::{CONFIG, INPUTS};
 use crate::train::resume::Start;
-use crate::train::saved::{CONFIG, INPUTS};
 
 const HINT: &str = "choose another `run.upload_to`; nothing was changed there";
 

@@ -18,8 +18,8 @@ use crate::error::Problem;
 use crate::fs;
 use crate::quantity::format_bytes;
 use crate::telemetry::{Progress, Unit};
+use crate::train::checkpoint_files::Resumed;
 use crate::train::inspect::state_difference;
-use crate::train::saved::Resumed;
 use crate::train::signals::Signals;
 
 /// Number of times that a run is stopped.

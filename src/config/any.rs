@@ -8,7 +8,7 @@ use crate::overrides::Override;
 use crate::sweep::{FinetunePlan, Swept};
 use crate::tasks_file::NamedTask;
 use crate::tree::Node;
-use crate::{FinetuneConfig, PretrainConfig, file_kind, load, sweep, tasks_file, variables};
+use crate::{FinetuneConfig, PretrainConfig, detect_kind, load, sweep, tasks_file, variables};
 use base::error::Problems;
 
 /// A loaded file of any kind.
@@ -42,7 +42,7 @@ fn load_root(path: &Path, root: Node, overrides: &[Override]) -> Result<AnyLoade
     if tasks_file::has_tasks(&root) {
         return tasks_file::tasks_of(path, root, overrides).map(AnyLoaded::Tasks);
     }
-    Ok(match file_kind::detect(&root) {
+    Ok(match detect_kind::detect(&root) {
         Kind::Pretrain => AnyLoaded::Pretrain(Box::new(load::pretrain_of(Some((path, root)), overrides)?)),
         Kind::Finetune => match sweep::plan_of(Some((path, root.clone())), overrides, Swept::default())? {
             FinetunePlan::Single(loaded) => AnyLoaded::Finetune(loaded),

@@ -3,8 +3,9 @@
 mod counts;
 mod gopher;
 mod language;
-mod lists;
+mod perplexity;
 mod web;
+mod words;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,9 @@ use serde::{Deserialize, Serialize};
 pub use counts::{CharactersFilter, LengthFilter};
 pub use gopher::{GopherFilter, RepetitionFilter, StopWords};
 pub use language::{LanguageFilter, language_code, language_codes};
-pub use lists::{PerplexityFilter, WordsFilter};
+pub use perplexity::PerplexityFilter;
 pub use web::{C4Filter, LinesFilter, MarkupFilter};
+pub use words::WordsFilter;
 
 /// Filters in the order in which they are applied; all are off by default. The first that fails gives the
 /// reason.

@@ -19,7 +19,7 @@ use crate::shape::{PROFILES, SWEPT, Shape};
 use crate::show::Origins;
 use crate::tree::{Node, Place};
 use crate::validate::Finding;
-use crate::{FinetuneConfig, PretrainConfig, file_kind, include, profiles, show, validate, variables};
+use crate::{FinetuneConfig, PretrainConfig, detect_kind, include, profiles, show, validate, variables};
 use base::error::{Problem, Problems};
 
 /// Largest number of problems that are reported; nobody would read a longer list.
@@ -137,7 +137,7 @@ where
     }
     let (file, root) = file.map(|(path, root)| (path.display().to_string(), root)).unzip();
     let mut root = root.unwrap_or_else(|| Node::empty_table(Place::Flag("command line".to_string())));
-    file_kind::expect(&root, kind).map_err(|problem| Problems(vec![Problem { place: file, ..problem }]))?;
+    detect_kind::expect(&root, kind).map_err(|problem| Problems(vec![Problem { place: file, ..problem }]))?;
     let shape = Shape::from_struct::<T>();
     let mut wrong: Vec<Wrong> =
         root.take(PROFILES).map(|table| profiles::wrong(&table, &shape)).unwrap_or_default();

@@ -435,7 +435,7 @@ fn the_kind_is_detected_from_the_keys() {
         ("model: {roberta: {}}\ndata: {train_file: a, eval_file: b}\n", Kind::Finetune),
     ] {
         let root = in_folder(text, |path| include::read(path).map_err(|e| Problems(vec![e])));
-        assert_eq!(file_kind::detect(&root.expect("is readable")), kind, "{text}");
+        assert_eq!(detect_kind::detect(&root.expect("is readable")), kind, "{text}");
     }
 }
 

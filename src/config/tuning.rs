@@ -15,7 +15,8 @@ use crate::overrides::Override;
 use crate::shape::Shape;
 use crate::tuning::space::{Choices, candidates};
 use crate::{
-    FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, file_kind, load, tasks_file, variables,
+    FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, detect_kind, load, tasks_file,
+    variables,
 };
 use base::error::{Problem, Problems};
 
@@ -107,7 +108,7 @@ pub fn load_tuning(path: &Path, overrides: &[Override], vary: Vary<'_>) -> Resul
         let hint = "name a configuration of `pretrain` or of `finetune`";
         return Err(Problems(vec![problem.at(path.display()).hint(hint)]));
     }
-    let kind = file_kind::detect(&root);
+    let kind = detect_kind::detect(&root);
     let shape = match kind {
         Kind::Pretrain => Shape::from_struct::<PretrainConfig>(),
         Kind::Finetune => Shape::from_struct::<FinetuneConfig>(),

@@ -12,8 +12,8 @@ use crate::optim;
 use crate::precision;
 use crate::precision::Hardware;
 use crate::tasks::run::Shapes;
-use crate::train::batch_size;
-use crate::train::batch_size::GPU_RESERVE_BYTES;
+use crate::train::auto_batch_size;
+use crate::train::auto_batch_size::GPU_RESERVE_BYTES;
 
 /// Share of the peak on a GPU's data sheet that the matrix products of training are assumed to reach.
 pub const GPU_SHARE: f64 = 0.35;
@@ -62,7 +62,7 @@ impl Fitted {
     /// takes fewer rows at once and more micro-batches. `None` if not even one row fits.
     pub fn new(training: &TrainingConfig, shapes: &Shapes, place: Place, room_bytes: u64) -> Option<Self> {
         // Settings that the configuration leaves open are chosen as a run would choose them.
-        let fit = batch_size::fit_into(room_bytes, training, shapes, place).ok()?;
+        let fit = auto_batch_size::fit_into(room_bytes, training, shapes, place).ok()?;
         let given = fit.map_or_else(|| training.clone(), |fit| fit.training);
         let light = TrainingConfig { gradient_checkpointing: GradientCheckpointing::On, ..given.clone() };
         let is_as_given = fits(&given, shapes, place, room_bytes);
@@ -74,8 +74,8 @@ impl Fitted {
             with_fewer_rows(given, shapes, place, room_bytes)?
         };
         Some(Self {
-            prediction: batch_size::predicted(training.rows_at_once(), &training, shapes, place),
-            most_rows: batch_size::most_rows_at_once(&training, shapes, place, room_bytes),
+            prediction: auto_batch_size::predicted(training.rows_at_once(), &training, shapes, place),
+            most_rows: auto_batch_size::most_rows_at_once(&training, shapes, place, room_bytes),
             training,
             room_bytes,
             is_as_given,
@@ -89,7 +89,7 @@ impl Fitted {
 }
 
 fn fits(training: &TrainingConfig, shapes: &Shapes, place: Place, room_bytes: u64) -> bool {
-    batch_size::predicted_bytes(training.rows_at_once(), training, shapes, place) <= room_bytes
+    auto_batch_size::predicted_bytes(training.rows_at_once(), training, shapes, place) <= room_bytes
 }
 
 /// A configuration with the same rows per update and with fewer rows at once; `None` if not even one row
@@ -106,7 +106,7 @@ fn with_fewer_rows(
         gradient_checkpointing: GradientCheckpointing::Auto,
         ..given
     };
-    Some(batch_size::fit_into(room_bytes, &open, shapes, place).ok()??.training)
+    Some(auto_batch_size::fit_into(room_bytes, &open, shapes, place).ok()??.training)
 }
 
 /// Micro-batches of one size, and their time on a device.

@@ -18,9 +18,9 @@ use crate::report::state::State;
 use crate::report::thinned::{Point, Thinned};
 use crate::report::units::Unit;
 use crate::telemetry::MetricsLog;
+use crate::train::checkpoint_files::INPUTS;
 use crate::train::results;
 use crate::train::run_folder::{MACHINE, METRICS};
-use crate::train::saved::INPUTS;
 use crate::{config, fs};
 
 /// Largest configuration or `machine.json` that is read, in bytes; real ones are much smaller.

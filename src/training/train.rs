@@ -5,11 +5,12 @@
 //! detects divergence, `rollback.rs` goes back to a checkpoint. The loop knows no file format and no
 //! terminal.
 
+pub mod auto_batch_size;
 pub mod average;
 pub mod band;
-pub mod batch_size;
 pub mod bench;
 pub mod cadence;
+pub mod checkpoint_files;
 pub mod clock;
 pub mod decay;
 pub mod divergence;
@@ -27,7 +28,6 @@ pub mod rollback;
 pub mod room;
 pub mod run;
 pub mod run_folder;
-pub mod saved;
 pub mod signals;
 pub mod state;
 pub mod step;

@@ -11,10 +11,10 @@ use mlmtrain::config::PrecisionConfig;
 use mlmtrain::interop::{HubConfig, read_folder};
 use mlmtrain::tasks::classify::Classes;
 use mlmtrain::tasks::finetuning::Opened;
+use mlmtrain::train::checkpoint_files::Resumed;
 use mlmtrain::train::inspect;
 use mlmtrain::train::replay::Replay;
 use mlmtrain::train::resume::{Start, keep_compute};
-use mlmtrain::train::saved::Resumed;
 use serde_json::{Value, json};
 
 use super::folders::seal;

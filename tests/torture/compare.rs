@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use mlmtrain::checkpoint::CheckpointStore;
-use mlmtrain::train::saved::Resumed;
+use mlmtrain::train::checkpoint_files::Resumed;
 use serde_json::Value;
 
 use crate::place::Place;

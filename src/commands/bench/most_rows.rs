@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::commands::terminal;
 use crate::quantity::format_bytes;
-use crate::train::batch_size::GPU_RESERVE_BYTES;
+use crate::train::auto_batch_size::GPU_RESERVE_BYTES;
 use crate::train::bench::Case;
 
 /// Largest number of rows that is tried.

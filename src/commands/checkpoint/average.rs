@@ -17,7 +17,7 @@ use crate::interop::TOKENIZER_FILES;
 use crate::ops::tensor::with_slice;
 use crate::sealed::write_sealed;
 use crate::telemetry::{Progress, Unit};
-use crate::train::saved::{CONFIG, INPUTS, MODEL};
+use crate::train::checkpoint_files::{CONFIG, INPUTS, MODEL};
 
 /// Largest size of a file next to the weights.
 const FILE_CAP_BYTES: u64 = 256 << 20;

@@ -15,8 +15,8 @@ use crate::error::Problem;
 use crate::fs;
 use crate::quantity::{format_age, format_bytes};
 use crate::telemetry::{Progress, Stage, Unit};
+use crate::train::checkpoint_files::Resumed;
 use crate::train::run_folder::FINAL;
-use crate::train::saved::Resumed;
 
 /// A line of the table: a checkpoint, or the final model.
 struct Row {

@@ -13,7 +13,7 @@ use crate::fs;
 use crate::fs::FolderLock;
 use crate::quantity::format_bytes;
 use crate::telemetry::{Progress, Unit};
-use crate::train::saved::Resumed;
+use crate::train::checkpoint_files::Resumed;
 use crate::words::counted;
 
 /// The checkpoints to keep and to delete, by their steps.

@@ -15,7 +15,7 @@ use crate::tasks::finetuning_task::{Examples, FinetuningTask};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::Kind;
-use crate::train::batch_size;
+use crate::train::auto_batch_size;
 use crate::trials::comparison::{Entrant, cells, checked_entrants, refuse_used};
 use crate::trials::record;
 
@@ -91,7 +91,7 @@ impl FinetunedVisitor for PlanTask<'_> {
         for Entrant { name, path, folder, .. } in entrants.iter().filter(|entrant| !entrant.is_twin()) {
             folder.check_encoder(T::HEAD)?;
             let shapes = examples.kind(&task.config, folder).shapes()?;
-            let fit = batch_size::fit(&task.config.training, &shapes, machine)?;
+            let fit = auto_batch_size::fit(&task.config.training, &shapes, machine)?;
             let training = fit.map_or_else(|| task.config.training.clone(), |fit| fit.training);
             let planned = examples.planned(&task.config, folder)?;
             let update = training.rows_per_update().max(1);

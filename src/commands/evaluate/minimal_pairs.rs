@@ -8,8 +8,8 @@ use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
 
+use crate::commands::evaluate::args::EvaluateArgs;
 use crate::commands::evaluate::{evaluation_of, require_outputs};
-use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::terminal::Output;
 use crate::commands::{model_folder, staging, terminal};
 use crate::config::CleaningConfig;

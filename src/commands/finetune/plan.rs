@@ -21,7 +21,7 @@ use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::Kind;
 use crate::train::resume::Start;
 use crate::train::run::best_score;
-use crate::train::{batch_size, used};
+use crate::train::{auto_batch_size, used};
 use crate::trials::{cell, lanes};
 use crate::{machine, trials};
 
@@ -130,7 +130,7 @@ fn work_of<T: FinetuningTask>(sweep: &Sweep, machine: &Machine) -> Result<Vec<fo
         for Setting { config, .. } in group {
             let folder = &models[&config.model];
             let shapes = examples.kind(config, folder).shapes()?;
-            let fit = batch_size::fit(&config.training, &shapes, machine)?;
+            let fit = auto_batch_size::fit(&config.training, &shapes, machine)?;
             let training = fit.map_or_else(|| config.training.clone(), |fit| fit.training);
             if !read.contains_key(&config.model) {
                 read.insert(config.model.clone(), examples.planned(config, folder)?);
@@ -182,7 +182,7 @@ impl FinetunedVisitor for PlanLines<'_> {
         best_score(&config.training, best::<T>(), &examples.target.score_names())?;
         let teacher = examples.teacher(config)?;
         let shapes = examples.kind(config, &folder).shapes()?;
-        let fit = batch_size::fit(&config.training, &shapes, machine)?;
+        let fit = auto_batch_size::fit(&config.training, &shapes, machine)?;
         let shape = &shapes.model.encoder;
         let parameters = shapes.outline.num_parameters();
         let sizes = format!("{} x {}", shape.num_hidden_layers, shape.hidden_size);

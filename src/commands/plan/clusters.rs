@@ -11,7 +11,7 @@ use crate::machine::Place;
 use crate::pages::table::Table;
 use crate::quantity::{format_amount, format_bytes, format_span};
 use crate::tasks::run::Shapes;
-use crate::train::batch_size;
+use crate::train::auto_batch_size;
 use crate::words::counted;
 
 /// The prediction of a run on one cluster of GPUs.
@@ -92,7 +92,7 @@ fn memory_bytes(alone: &Estimate, shapes: &Shapes, gpus: usize, distributed: &Di
         sharers: if distributed.shard_optimizer { gpus } else { 1 },
         ..Place::alone(alone.compute, true)
     };
-    batch_size::predicted(training.rows_at_once(), training, shapes, place).peak(*room_bytes)
+    auto_batch_size::predicted(training.rows_at_once(), training, shapes, place).peak(*room_bytes)
 }
 
 /// Returns the table of the cluster runs, or no lines if there are none.

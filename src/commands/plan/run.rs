@@ -22,7 +22,7 @@ use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::{Kind, Shapes, total_steps};
 use crate::telemetry::{Progress, Unit};
-use crate::train::{batch_size, horizon};
+use crate::train::{auto_batch_size, horizon};
 use crate::{machine, precision};
 
 /// The subject of a plan, with its configuration.
@@ -187,7 +187,7 @@ impl Run<'_> {
     /// Measures the run on this machine, a few seconds for each size of micro-batch. The inner error is the
     /// reason why the run is not possible here.
     pub(super) fn here(&self, machine: &Machine, progress: &Progress) -> Result<Result<Estimate, String>> {
-        let Some(room_bytes) = batch_size::room(machine) else {
+        let Some(room_bytes) = auto_batch_size::room(machine) else {
             return Ok(Err("the free memory is not known".to_string()));
         };
         let fitted = Fitted::new(self.training(), self.shapes, machine.place(), room_bytes);

@@ -13,7 +13,7 @@ use crate::shards::Manifest;
 use crate::tasks::list::shapes;
 use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::planned_model;
-use crate::train::{batch_size, decay};
+use crate::train::{auto_batch_size, decay};
 use crate::{fs, prepare};
 
 /// Returns the lines of `pretrain --dry-run`; `outlook` is a note about an earlier run in the folder.
@@ -33,7 +33,7 @@ pub(super) fn pretrain(
     }
     let model = planned_model(&config)?;
     let shapes = shapes(&config, &model)?;
-    let fit = batch_size::fit(&config.training, &shapes, machine)?;
+    let fit = auto_batch_size::fit(&config.training, &shapes, machine)?;
     let parameters = shapes.outline.num_parameters();
     let shape = &model.encoder;
     let sizes = format!(

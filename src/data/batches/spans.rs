@@ -85,29 +85,29 @@ fn span_words(random: u32) -> u32 {
 impl Buffers {
     /// Finds the words of a row and returns their number of tokens.
     fn find_words(&mut self, ids: &[u32], class: impl Fn(u32) -> u8) -> u32 {
-        self.words.clear();
         self.chosen.clear();
+        // One more than there may be: for what is written of a token that is in no word.
+        self.words.resize(ids.len() + 1, (0, 0));
+        let mut words = 0;
+        let mut start = 0;
+        let mut length = 0;
         let mut starts_next = true;
         let mut maskable = 0;
+        // Without branches: whether a word goes on cannot be predicted.
         for (place, &id) in (0..).zip(ids) {
             let class = class(id);
-            if class & ORDINARY == 0 {
-                starts_next = true;
-                continue;
-            }
-            maskable += 1;
-            match self.words.last_mut() {
-                Some((start, end))
-                    if !starts_next && class & STARTS == 0 && *end - *start < WORD_TOKENS_MAX =>
-                {
-                    *end = place + 1;
-                }
-                _ => self.words.push((place, place + 1)),
-            }
-            starts_next = class & ENDS != 0;
+            let is_ordinary = class & ORDINARY != 0;
+            let begins = starts_next | (class & STARTS != 0) | (length == WORD_TOKENS_MAX);
+            start = if begins { place } else { start };
+            length = if begins { 1 } else { length + 1 };
+            starts_next = !is_ordinary | (class & ENDS != 0);
+            words += usize::from(is_ordinary & begins);
+            self.words[words - usize::from(is_ordinary)] = (start, place + 1);
+            maskable += u32::from(is_ordinary);
         }
+        self.words.truncate(words);
         self.taken.clear();
-        self.taken.resize(self.words.len(), false);
+        self.taken.resize(words, false);
         maskable
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::train::checkpoint_files::{CONFIG, Resumed, STATE};
 use crate::train::resume::Start;
-use crate::train::saved::{CONFIG, Resumed, STATE};
 use base::error::Problem;
 use base::fs;
 use config::defaults::Derived;

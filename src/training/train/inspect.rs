@@ -8,7 +8,7 @@ use candle_core::{DType, Tensor};
 use serde_json::Value;
 
 use crate::train::average::TRAINED;
-use crate::train::saved::{CONFIG, OPTIMIZER, Resumed};
+use crate::train::checkpoint_files::{CONFIG, OPTIMIZER, Resumed};
 use crate::train::state::TrainState;
 use base::error::Problem;
 use config::OptimizerType;

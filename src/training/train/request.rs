@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::train::checkpoint_files::Resumed;
 use crate::train::probe::Probe;
 use crate::train::resume::Start;
-use crate::train::saved::Resumed;
 use crate::train::trial::Trial;
 use config::{FinetuneConfig, LossBand, PrecisionConfig, PretrainConfig, RunSection, TrainingConfig};
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
-use crate::train::saved::{CONFIG, Resumed};
+use crate::train::checkpoint_files::{CONFIG, Resumed};
 use base::error::{Problem, Problems};
 use base::fs;
 use config::defaults::Derived;

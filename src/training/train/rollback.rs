@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::tasks::run::Beginning;
 use crate::train::Trainer;
+use crate::train::checkpoint_files::Resumed;
 use crate::train::divergence::{BAD_STEPS_MAX, ROLLBACKS_MAX, Verdict};
-use crate::train::saved::Resumed;
 use crate::train::state::TrainState;
 use crate::train::step::{Skip, StepOutcome};
 use base::error::{Class, Problem};

@@ -6,7 +6,7 @@ use anyhow::Result;
 use crate::machine::Machine;
 use crate::tasks::run::Shapes;
 use crate::telemetry::Progress;
-use crate::train::batch_size;
+use crate::train::auto_batch_size;
 use base::error::Problem;
 use base::fs;
 use base::quantity::format_bytes;
@@ -24,10 +24,10 @@ pub(super) fn require_memory(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<()> {
-    // For a GPU, `batch_size::reserve` reports a shortage when it reserves memory.
+    // For a GPU, `auto_batch_size::reserve` reports a shortage when it reserves memory.
     let Some(free) = machine.device.is_cpu().then(fs::available_bytes).flatten() else { return Ok(()) };
     let needed = shapes.prediction(tokens as u64, training, machine.place()).total();
-    if let Some(warning) = memory_shortage(needed, free, &batch_size::less_memory(training))? {
+    if let Some(warning) = memory_shortage(needed, free, &auto_batch_size::less_memory(training))? {
         progress.warn(&warning);
     }
     Ok(())

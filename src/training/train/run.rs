@@ -17,6 +17,7 @@ use crate::telemetry::{Outlets, Progress};
 use crate::train::average::WeightAverage;
 use crate::train::band::Band;
 use crate::train::cadence::Cadence;
+use crate::train::checkpoint_files::{Resumed, load_checkpoint};
 use crate::train::clock::{Clock, Rates};
 use crate::train::horizon::{Horizon, Pace};
 use crate::train::meter::Meter;
@@ -26,12 +27,11 @@ use crate::train::request::Request;
 use crate::train::resume::Found;
 use crate::train::rollback::Unfinite;
 use crate::train::run_folder::{FINAL, MACHINE, RunFolder, RunFolderOptions};
-use crate::train::saved::{Resumed, load_checkpoint};
 use crate::train::signals::{Signals, stopped_by};
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
 use crate::train::trial::Trial;
-use crate::train::{End, StopRules, Trainer, batch_size, horizon, results, resume, room, used};
+use crate::train::{End, StopRules, Trainer, auto_batch_size, horizon, results, resume, room, used};
 use base::error::Problem;
 use base::fs;
 use base::fs::FolderLock;
@@ -80,7 +80,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let parent = request.parent.filter(|_| found.is_none());
     let inputs = require_same_inputs(world, found.as_ref(), parent, log_inputs(kind.inputs()?, progress))?;
     let shapes = kind.shapes()?;
-    let training = &world.agree(batch_size::fitted(request.training, &shapes, machine, progress)?)?;
+    let training = &world.agree(auto_batch_size::fitted(request.training, &shapes, machine, progress)?)?;
     room::require_work(training, world, progress)?;
     let plan = BatchPlan::new(training, request.max_seq_length);
     let phases = Phases::new(training, request.max_seq_length, shapes.model.encoder.global_rope_theta);
@@ -116,7 +116,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     }
     let limit_seconds = horizon::limit_seconds(request.run, state.elapsed_seconds, SystemTime::now())?;
     state.horizon = horizon_of(request.trial, &state, planned_steps, limit_seconds.is_some());
-    batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
+    auto_batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     write_beginning(output, request.config, machine)?;
     let options = RunFolderOptions {
         path: output,
@@ -158,7 +158,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     };
     let (trained, probed) = (trainer.run(&mut state), trainer.probed);
     report_exchange(world, progress);
-    let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
+    let (mut end, rates) = trained.map_err(|e| auto_batch_size::explain(e, training, &shapes, machine))?;
     let mut results = results_at_pause(end, &state, rates);
     if end.is_final() {
         match finish(training, &task, &mut folder, &state, &mut data, world, signals)? {

@@ -14,11 +14,11 @@ use crate::tasks::run::{Inputs, ModelFolder};
 use crate::telemetry::{MetricsLog, Outlets, Progress, Record, Sink, Sinks, TrainerState, TrainingProgress};
 use crate::train::average::{TRAINED, WeightAverage, evaluated_weights};
 use crate::train::band::Band;
-use crate::train::own_folder::OwnFolder;
-use crate::train::phases::Phases;
-use crate::train::saved::{
+use crate::train::checkpoint_files::{
     ADDED, CONFIG, FAILED_BATCH, INPUTS, MODEL, OPTIMIZER, Resumed, STATE, TRAINER_STATE, place, tensors_of,
 };
+use crate::train::own_folder::OwnFolder;
+use crate::train::phases::Phases;
 use crate::train::state::TrainState;
 use crate::train::{room, weights};
 use base::fs;

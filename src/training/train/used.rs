@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::telemetry::{METRICS, MetricsLog, Progress};
+use crate::train::checkpoint_files::STATE;
 use crate::train::results;
 use crate::train::resume::{Start, ask_for_more, is_pretraining};
 use crate::train::run_folder::{FINAL, MACHINE};
-use crate::train::saved::STATE;
 use base::error::Problem;
 use base::fs;
 use base::fs::Output;

@@ -10,7 +10,7 @@ use super::records;
 use super::whole::{Toy, whole_run};
 use crate::train::End;
 use crate::train::average::TRAINED;
-use crate::train::saved::{MODEL, OPTIMIZER};
+use crate::train::checkpoint_files::{MODEL, OPTIMIZER};
 use config::{TrainingConfig, WeightAverage};
 use model::checkpoint::{Checkpoint, CheckpointStore};
 
