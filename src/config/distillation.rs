@@ -1,12 +1,12 @@
-//! Distillation: a classifier learns from the probabilities of another one besides its labels.
+//! Distillation: a classifier learns from its labels and from the probabilities of another classifier.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A teacher: a classifier whose probabilities are learnt besides the labels (Hinton, Vinyals and Dean,
-/// "Distilling the Knowledge in a Neural Network", 2015).
+/// A teacher: a classifier from whose probabilities another one learns (Hinton, Vinyals and Dean, "Distilling
+/// the Knowledge in a Neural Network", 2015).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Distillation {
@@ -25,7 +25,7 @@ pub struct Distillation {
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
     #[serde(default = "usual_weight")]
     pub weight: f64,
-    /// What the logits of both models are divided by. The larger it is, the more a model learns about classes
+    /// Divisor of the logits of both models. The larger it is, the more a model learns about classes
     /// that the teacher finds unlikely.
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(default = "usual_temperature")]

@@ -28,7 +28,7 @@ pub struct FinetuneArgs {
     /// Model folder in the Hugging Face layout to start from (key `model`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// Fine-tuned model whose probabilities are learnt besides the labels (key `distillation.teacher`)
+    /// Fine-tuned model from whose probabilities the run learns, too (key `distillation.teacher`)
     #[arg(long, value_name = "DIR")]
     pub teacher: Option<PathBuf>,
     /// Training examples: .csv, .tsv, .jsonl, .parquet; tagged words: CoNLL, .jsonl, .parquet; all but

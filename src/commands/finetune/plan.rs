@@ -189,7 +189,8 @@ impl FinetunedVisitor for PlanLines<'_> {
         let model = format!("{} {sizes}: {} parameters", shapes.model.family.name, format_count(parameters));
         row("model", format!("{model}, `{}`", folder.path.display()));
         if let Some(teacher) = teacher {
-            let (family, shape) = (teacher.config.family.name, &teacher.config.encoder);
+            let family = teacher.config.family.name;
+            let shape = &teacher.config.encoder;
             let sizes = format!("{family} {} x {}", shape.num_hidden_layers, shape.hidden_size);
             let path = teacher.path.display();
             row(

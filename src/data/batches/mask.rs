@@ -39,7 +39,7 @@ pub struct MaskBuffers {
     draws: Vec<Draws>,
 }
 
-/// What is drawn for [`LANES`] tokens that follow each other.
+/// Random numbers for [`LANES`] tokens that follow each other.
 #[derive(Debug)]
 struct Draws {
     /// Bit `i` is set if token `i` is chosen.
@@ -185,8 +185,9 @@ impl Masking {
                 left &= left - 1;
                 if self.class(*id) & ORDINARY != 0 {
                     label((block * LANES + lane) as u32, *id);
-                    let random = || [draws.lows[lane], draws.highs[lane]];
-                    *id = self.replacement(*id, self.fate(draws.fates[lane]), random);
+                    *id = self.replacement(*id, self.fate(draws.fates[lane]), || {
+                        [draws.lows[lane], draws.highs[lane]]
+                    });
                 }
             }
         }
@@ -200,7 +201,7 @@ impl Masking {
         let mut length = 0;
         for (draws, ids) in draws.iter_mut().zip(ids.chunks(LANES)) {
             let mut chosen = 0;
-            // Without branches: whether a word goes on cannot be predicted.
+            // Without branches: no processor predicts where a word ends.
             for (lane, id) in ids.iter().enumerate() {
                 let class = self.class(*id);
                 let is_ordinary = class & ORDINARY != 0;
@@ -230,7 +231,7 @@ impl Masking {
         }
     }
 
-    /// What replaces `id`. `random` draws the two random words of another token, which few tokens need.
+    /// The replacement of `id`. `random` draws the two random words of another token, which few tokens need.
     fn replacement(&self, id: u32, fate: Fate, random: impl FnOnce() -> [u32; 2]) -> u32 {
         match fate {
             Fate::Mask => self.mask,

@@ -93,7 +93,7 @@ impl Buffers {
         let mut length = 0;
         let mut starts_next = true;
         let mut maskable = 0;
-        // Without branches: whether a word goes on cannot be predicted.
+        // Without branches: no processor predicts where a word ends.
         for (place, &id) in (0..).zip(ids) {
             let class = class(id);
             let is_ordinary = class & ORDINARY != 0;

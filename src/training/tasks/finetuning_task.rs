@@ -207,7 +207,7 @@ pub struct Examples<T: FinetuningTask> {
     notes: Vec<String>,
     /// The warning about evaluation texts that are training texts as well.
     warning: Option<String>,
-    /// What teachers have predicted for the training examples.
+    /// Predictions of teachers for the training examples.
     pub(super) teachers: Teachers,
 }
 

@@ -1,4 +1,4 @@
-//! What teachers predict for a set of training examples, kept so that the runs of a command share it.
+//! Predictions of teachers for a set of training examples, kept so that the runs of a command share it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

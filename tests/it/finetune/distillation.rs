@@ -77,34 +77,42 @@ fn an_interrupted_student_ends_in_the_same_bytes_and_never_changes_its_teacher()
     student("whole", "8", &["--set", "distillation.temperature=3"]).refused(2, &["distillation.temperature"]);
 }
 
+/// A run with these flags and its dry run are refused with these words.
+fn refused(place: &Workplace, more: &[&str], words: &[&str]) {
+    for last in [&["--dry-run"][..], &[]] {
+        finetune(place, &[&["--output-dir", "student"], more, last].concat()).refused(2, words);
+    }
+}
+
 #[test]
 fn what_is_no_teacher_is_refused_before_anything_is_written() {
     let place = with_teacher();
     let before = place.tree();
-    let refused = |more: &[&str], words: &[&str]| {
-        for last in [&["--dry-run"][..], &[]] {
-            finetune(&place, &[&["--output-dir", "student"], more, last].concat()).refused(2, words);
-        }
-    };
     refused(
+        &place,
         &["--teacher", "run/final"],
         &["distillation.teacher: `run/final` holds no sequence classifier", "hint: fine-tune the teacher"],
     );
     refused(
+        &place,
         &["--teacher", "teacher/final", "--labels", "bird,fish,cat"],
         &["distillation.teacher: has the labels `bird`, `fish`, and the examples have `bird`, `fish`, `cat`"],
     );
-    refused(&["--teacher", "none"], &["none"]);
-    refused(&["--set", "distillation.weight=0.5"], &["distillation", "teacher"]);
+    finetune(&place, &["--output-dir", "student", "--teacher", "none"])
+        .refused(1, &["there is no folder `none`"]);
+    refused(&place, &["--set", "distillation.weight=0.5"], &["distillation", "teacher"]);
     refused(
+        &place,
         &["--teacher", "teacher/final", "--set", "distillation.weight=0"],
         &["`distillation.weight` is 0"],
     );
     refused(
+        &place,
         &["--teacher", "teacher/final", "--set", "distillation.temperature=-1"],
         &["`distillation.temperature` is -1"],
     );
     refused(
+        &place,
         &["--teacher", "teacher/final", "--problem-type", "multi_label_classification"],
         &["`distillation` is given, but it is for `task: classify` with one label an example"],
     );

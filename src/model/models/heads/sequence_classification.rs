@@ -55,7 +55,7 @@ pub enum Objective {
         of_labels: Box<Self>,
         /// Share of the teacher in the loss, from 0 to 1; the rest is that of the labels.
         weight: f64,
-        /// What the logits of both models are divided by.
+        /// Divisor of the logits of both models.
         temperature: f64,
     },
     /// Any number of labels: binary cross-entropy of each. Their targets are 0 or 1 for each label.
@@ -347,7 +347,9 @@ mod tests {
 
     #[test]
     fn a_teacher_has_its_share_of_loss_and_gradient() {
-        let (weight, temperature, scale) = (0.25, 3.0, 0.5f32);
+        let weight = 0.25;
+        let temperature = 3.0;
+        let scale = 0.5f32;
         let logits = fresh((3, 4), 1);
         let labels = [2, 0, 3];
         let shares = fresh((3, 4), 2).exp().unwrap();

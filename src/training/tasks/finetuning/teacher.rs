@@ -25,7 +25,7 @@ const BATCHES_AT_ONCE: usize = 16;
 
 impl<T: FinetuningTask> Examples<T> {
     /// Returns the folder of the teacher; `None` if the configuration has none. It is an error if the teacher
-    /// is no model of this task, or has other labels.
+    /// is not a model of this task, or has other labels.
     pub fn teacher(&self, config: &FinetuneConfig) -> Result<Option<PretrainedFolder>> {
         let Some(distillation) = &config.distillation else { return Ok(None) };
         let folder = read_folder(&distillation.teacher)?;
@@ -100,8 +100,8 @@ impl<T: FinetuningTask> Examples<T> {
 
 /// Returns the place of each label of the student among those of the teacher.
 fn places(of_teacher: &[String], of_student: &[String]) -> Result<Vec<usize>, Problem> {
-    let place = |name| of_teacher.iter().position(|other| other == name);
-    let places: Option<Vec<usize>> = of_student.iter().map(place).collect();
+    let places: Option<Vec<usize>> =
+        of_student.iter().map(|name| of_teacher.iter().position(|other| other == name)).collect();
     places.filter(|places| places.len() == of_teacher.len()).ok_or_else(|| {
         let message =
             format!("has the labels {}, and the examples have {}", listed(of_teacher), listed(of_student));

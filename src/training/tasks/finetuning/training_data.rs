@@ -35,7 +35,7 @@ pub struct TrainingData<'a, T: FinetuningTask> {
     target: T,
     progress: Progress,
     train: Vec<Encoded<T>>,
-    /// What a teacher predicts for each training example, if there is one.
+    /// The probabilities that a teacher gives each training example, if there is one.
     taught: Option<Arc<Taught>>,
     eval: Scored<'a, T>,
     /// The prediction for each evaluation example, and the loss, from the latest evaluation.
