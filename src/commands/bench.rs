@@ -22,7 +22,7 @@ use crate::commands::bench::table::{Epoch, Measured, Outcome, Row, Table};
 use crate::commands::terminal;
 use crate::config::{
     ComputeType, DeviceChoice, FinetuneConfig, MuonConfig, OptimizerType, PretrainConfig, RtdConfig,
-    TrainingConfig,
+    TrainingConfig, WeightGradients,
 };
 use crate::error::Problem;
 use crate::estimate::update_bytes;
@@ -140,6 +140,7 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Case)>> {
                         model: defaults.model.clone(),
                         task: task.clone(),
                         compute,
+                        weight_gradients: defaults.weight_gradients,
                         rows: rows_at_once,
                         length,
                         short_segments: args.short,
@@ -232,6 +233,7 @@ fn case(model: &ModelConfig, task: TimedTask, compute: ComputeType, shape: Batch
         model: model.clone(),
         task,
         compute,
+        weight_gradients: WeightGradients::F32,
         rows: shape.rows,
         length: shape.length,
         short_segments: false,

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::batches::BatchPlan;
 use crate::commands::{bench, terminal};
-use crate::config::{FinetuneConfig, RunSection, TrainingConfig};
+use crate::config::{FinetuneConfig, PrecisionConfig, RunSection, TrainingConfig};
 use crate::estimate::{Estimate, PRICES_AS_OF, Part, Rentable, Work};
 use crate::machine::Machine;
 use crate::models::memory::{PROCESS_BYTES, Prediction};
@@ -215,9 +215,10 @@ fn time_on(gpu: &Rentable, work: &[Runs]) -> Result<(&'static str, f64), String>
     let mut compute = "";
     let mut seconds = 0.0;
     for runs in work {
-        let estimate = Estimate::on_gpu(gpu, &runs.training, &runs.shapes, None, false, |training| Work {
-            parts: vec![runs.work(training)],
-        })?;
+        let estimate =
+            Estimate::on_gpu(gpu, &runs.training, &runs.shapes, &PrecisionConfig::default(), |training| {
+                Work { parts: vec![runs.work(training)] }
+            })?;
         compute = estimate.compute.as_str();
         seconds += estimate.seconds;
     }

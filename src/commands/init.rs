@@ -14,8 +14,8 @@ use crate::commands::init::labelled::LabelledArgs;
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::{bench, device, staging, terminal};
 use crate::config::{
-    CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, OnBadRecord, SourceConfig,
-    TrainingConfig, language_code,
+    CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, OnBadRecord, PrecisionConfig,
+    SourceConfig, TrainingConfig, language_code,
 };
 use crate::corpus::{Corpus, Judge};
 use crate::error::Problem;
@@ -409,9 +409,10 @@ impl Speed {
                 };
                 let training =
                     TrainingConfig { per_device_train_batch_size: rows.into(), ..TrainingConfig::default() };
-                let found = Estimate::on_gpu(gpu, &training, &shapes, None, false, |training| {
-                    Work::new(training, length, 1)
-                });
+                let found =
+                    Estimate::on_gpu(gpu, &training, &shapes, &PrecisionConfig::default(), |training| {
+                        Work::new(training, length, 1)
+                    });
                 Ok(found.ok().map(|found| found.tokens_per_second))
             }
             Self::Elsewhere { peak_flops, .. } => {

@@ -107,7 +107,7 @@ pub use model::{InitialEmbeddings, ModelSection};
 pub use muon::{AdjustLrFn, MuonConfig};
 pub use overrides::Override;
 pub use phases::{PhaseObjective, SourceWeight, TrainingPhase, value_at};
-pub use precision::{ComputeChoice, ComputeType, LossScaleConfig, PrecisionConfig};
+pub use precision::{ComputeChoice, ComputeType, LossScaleConfig, PrecisionConfig, WeightGradients};
 pub use pretrain::PretrainConfig;
 pub use prices::{Price, load_prices};
 pub use protocol::{Departure, Protocol, ProtocolTask, PublishedScore};

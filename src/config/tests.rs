@@ -397,6 +397,7 @@ fn show_names_the_origin_of_each_value() {
     precision:
       compute: auto                     # default
       tf32: false                       # default
+      weight_gradients: f32             # default
     cache:
       dir: null                         # default
       max_bytes: 100000000000           # default

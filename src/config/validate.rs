@@ -76,6 +76,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     training::training(&config.training, config.data.max_seq_length, &mut findings);
     distributed(&config.distributed, &mut findings);
     precision::precision(&config.precision, &mut findings);
+    precision::weight_gradients(&config.precision, &config.training, &mut findings);
     unused::pretrain(config, &mut findings);
     findings.0
 }
@@ -89,6 +90,7 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     training::training(&config.training, config.data.sequence_length(), &mut findings);
     distributed(&config.distributed, &mut findings);
     precision::precision(&config.precision, &mut findings);
+    precision::weight_gradients(&config.precision, &config.training, &mut findings);
     unused::finetune(config, &mut findings);
     findings.0
 }

@@ -98,7 +98,7 @@ fn passes_in_ring(members: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::TrainingConfig;
+    use crate::config::{PrecisionConfig, TrainingConfig};
     use crate::estimate::Work;
     use crate::families::named_model;
     use crate::models::Blueprint;
@@ -120,8 +120,10 @@ mod tests {
             gradient_accumulation_steps: 64,
             ..TrainingConfig::default()
         };
-        Estimate::on_gpu(gpu, &training, &shapes, None, false, |training| Work::new(training, 128, 100))
-            .expect("fits")
+        Estimate::on_gpu(gpu, &training, &shapes, &PrecisionConfig::default(), |training| {
+            Work::new(training, 128, 100)
+        })
+        .expect("fits")
     }
 
     fn takes(machines: usize, gpus_each: usize, gigabits: f64, levers: (Wire, bool)) -> Clustered {

@@ -2,15 +2,14 @@
 
 use candle_core::DType;
 
-use crate::config::{BatchSize, GradientCheckpointing, TrainingConfig};
+use crate::config::{BatchSize, GradientCheckpointing, PrecisionConfig, TrainingConfig};
 use crate::estimate::catalogue::Rentable;
 use crate::estimate::work::{Part, Work};
 use crate::machine::Place;
 use crate::models::memory::Prediction;
 use crate::ops::peak::gpu::data_sheet;
 use crate::optim;
-use crate::precision;
-use crate::precision::Hardware;
+use crate::precision::{Hardware, Policy};
 use crate::tasks::run::Shapes;
 use crate::train::auto_batch_size;
 use crate::train::auto_batch_size::GPU_RESERVE_BYTES;
@@ -143,14 +142,13 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Estimates a run on a GPU that is not in this machine. The run computes in `wanted`, or in the best
-    /// type of the GPU if that is `None`. The error is the reason why the run is not possible.
+    /// Estimates a run on a GPU that is not in this machine, which computes in the best type of the GPU if
+    /// `precision` leaves it open. The error is the reason why the run is not possible.
     pub fn on_gpu(
         gpu: &Rentable,
         training: &TrainingConfig,
         shapes: &Shapes,
-        wanted: Option<DType>,
-        tf32: bool,
+        precision: &PrecisionConfig,
         work: impl Fn(&TrainingConfig) -> Work,
     ) -> Result<Self, String> {
         if !gpu.is_served() {
@@ -158,15 +156,16 @@ impl Estimate {
         }
         let properties = gpu.properties();
         let hardware = Hardware::gpu(&properties);
-        let compute = wanted.unwrap_or_else(|| precision::dtype(hardware.best()));
-        if hardware.support(compute) == precision::Support::Missing {
-            return Err(format!("cannot compute in {}", compute.as_str()));
-        }
-        let place = Place::alone(compute, true);
+        let Ok(policy) = Policy::new(precision, &hardware) else {
+            let wanted = precision.compute.known().unwrap_or_else(|| hardware.best());
+            return Err(format!("cannot compute in {}", wanted.name()));
+        };
+        let Policy { compute, weight_gradients, .. } = policy;
+        let place = Place { weight_gradients, ..Place::alone(compute, true) };
         let room_bytes = properties.memory_bytes.saturating_sub(GPU_RESERVE_BYTES);
         let fitted = Fitted::new(training, shapes, place, room_bytes)
             .ok_or_else(|| "does not fit, not even a row at a time".to_string())?;
-        let peak = data_sheet(&properties.name, compute, tf32)
+        let peak = data_sheet(&properties.name, compute, precision.tf32)
             .ok_or_else(|| format!("its speed in {} is not known", compute.as_str()))?;
         let on = fitted.training.gradient_checkpointing.is_on();
         let factor = if on { CHECKPOINTING_FACTOR } else { 1.0 };

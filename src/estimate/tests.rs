@@ -1,7 +1,9 @@
 //! Predictions compared with the same arithmetic by hand, and configurations that fit or do not fit.
 
 use super::*;
-use crate::config::{BatchSizeRamp, OptimizerType, TrainingConfig, TrainingPhase};
+use crate::config::{
+    BatchSizeRamp, ComputeChoice, OptimizerType, PrecisionConfig, TrainingConfig, TrainingPhase,
+};
 use crate::families::{ModelConfig, named_model};
 use crate::models::Blueprint;
 use crate::tasks::run::{Shapes, TargetShare};
@@ -31,7 +33,7 @@ fn estimate_on(
     steps: u64,
 ) -> Result<Estimate, String> {
     let gpu = Rentable::named(gpu).expect("it is in the catalogue");
-    Estimate::on_gpu(&gpu, training, shapes, None, false, |training| {
+    Estimate::on_gpu(&gpu, training, shapes, &PrecisionConfig::default(), |training| {
         Work::new(training, shapes.length, steps)
     })
 }
@@ -110,9 +112,8 @@ fn an_impossible_run_is_an_error_with_its_reason() {
         "no code for it: a T4 or newer is wanted"
     );
     let t4 = Rentable::named("T4").unwrap();
-    let wanted = Some(candle_core::DType::BF16);
-    let refused =
-        Estimate::on_gpu(&t4, &given, &shapes, wanted, false, |training| Work::new(training, 128, 1));
+    let wanted = PrecisionConfig { compute: ComputeChoice::Bf16, ..PrecisionConfig::default() };
+    let refused = Estimate::on_gpu(&t4, &given, &shapes, &wanted, |training| Work::new(training, 128, 1));
     let refused = refused.unwrap_err();
     assert_eq!(refused, "cannot compute in bf16");
     let deep = ModelConfig {

@@ -7,6 +7,7 @@ pub mod embeddings;
 pub mod encoder_layer;
 pub mod feed_forward;
 pub mod footprint;
+pub mod gradient_places;
 pub mod gradients;
 pub mod init;
 pub mod linear;
@@ -22,7 +23,8 @@ mod tests;
 
 pub use context::{Chosen, Context, Rows, Site};
 pub use footprint::{Footprint, Footprints};
-pub use gradients::Gradients;
+pub use gradient_places::GradientPlaces;
+pub use gradients::{GradientBuffers, Gradients};
 pub use init::Init;
 pub use parameters::{Layout, ParameterId, ParameterSpec, Parameters, Part, Registry};
 pub use stream::{NormPlacement, Stream};

@@ -1,6 +1,7 @@
 //! The number types of a run.
 //!
-//! Parameters, moments, gradients of parameters and sums are always f32. The policy decides in which type the
+//! Parameters, moments and sums are always f32, gradients of parameters unless the configuration says
+//! otherwise. The policy decides in which type the
 //! model computes, and if the loss is scaled for it. The layers carry it out: `Parameters::computing_in`.
 
 mod hardware;
@@ -9,7 +10,7 @@ mod loss_scale;
 use candle_core::DType;
 
 use base::error::Problem;
-use config::{ComputeType, LossScaleConfig, PrecisionConfig};
+use config::{ComputeType, LossScaleConfig, PrecisionConfig, WeightGradients};
 
 pub use hardware::{Hardware, Support};
 pub use loss_scale::{LossScale, LossScaleState};
@@ -19,6 +20,8 @@ pub use loss_scale::{LossScale, LossScaleState};
 pub struct Policy {
     /// Type of activations, of their gradients, and of matrix products.
     pub compute: DType,
+    /// Type of the gradients that matrix products write, f32 or bf16.
+    pub weight_gradients: DType,
     /// Notes for the user about this type on this hardware.
     pub notes: Vec<String>,
     loss_scale: Option<LossScaleConfig>,
@@ -54,9 +57,20 @@ impl Policy {
                 .hint(format!("it can in {}", able.join(" and "))));
             }
         }
+        let mut weight_gradients = DType::F32;
+        if config.weight_gradients == WeightGradients::Bf16 {
+            if compute == DType::BF16 {
+                weight_gradients = DType::BF16;
+            } else {
+                notes.push(format!(
+                    "note: `precision.weight_gradients: bf16` has no effect: the run computes in {}",
+                    compute.as_str()
+                ));
+            }
+        }
         // bf16 has the exponents of f32, so values that fit into f32 do not overflow in it.
         let loss_scale = (compute == DType::F16).then(|| config.loss_scale.clone().unwrap_or_default());
-        Ok(Self { compute, notes, loss_scale })
+        Ok(Self { compute, weight_gradients, notes, loss_scale })
     }
 
     /// The type by its name in configurations.
@@ -120,6 +134,24 @@ mod tests {
         precision.compute: GPU 0 `Tesla T4` cannot compute in bf16
           hint: it can in `f32` and `f16`
         ");
+    }
+
+    #[test]
+    fn gradients_are_bf16_only_where_the_run_computes_in_bf16() {
+        let hardware = Hardware::cpu();
+        for (compute, want, notes) in [
+            (ComputeType::Bf16, DType::BF16, 0),
+            (ComputeType::F32, DType::F32, 1),
+            (ComputeType::F16, DType::F32, 1),
+        ] {
+            let config = PrecisionConfig { compute: compute.into(), ..PrecisionConfig::default() };
+            let plain = Policy::new(&config, &hardware).unwrap();
+            assert_eq!(plain.weight_gradients, DType::F32);
+            let config = PrecisionConfig { weight_gradients: WeightGradients::Bf16, ..config };
+            let policy = Policy::new(&config, &hardware).unwrap();
+            assert_eq!(policy.weight_gradients, want);
+            assert_eq!(policy.notes.len() - plain.notes.len(), notes, "{:?}", policy.notes);
+        }
     }
 
     fn gpu(name: &str, capability: (u32, u32)) -> Properties {

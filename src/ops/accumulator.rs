@@ -6,7 +6,7 @@ use candle_core::Tensor;
 /// A sum that is accumulated in place.
 #[derive(Debug, Clone, Copy)]
 pub struct Accumulator<'a> {
-    /// The sum so far, f32.
+    /// The sum so far, f32; the gradient of a linear map may have a half type.
     pub sum: &'a Tensor,
     /// True if `sum` is valid and is added to. False if the values in `sum` are meaningless; then the first
     /// summand overwrites them.

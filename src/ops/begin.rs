@@ -6,8 +6,9 @@ use rayon::slice::ParallelSliceMut;
 
 use crate::accumulator::Accumulator;
 use crate::cuda::Gpu;
+use crate::element::{Element, by_dtype};
 use crate::parallel::BLOCK_VALUES;
-use crate::tensor::with_slice_mut;
+use crate::tensor::with_values_mut;
 
 impl<'a> Accumulator<'a> {
     /// Returns the sum, set to zero first if nothing was added to it yet. For ops that can add to a sum but
@@ -23,8 +24,8 @@ impl<'a> Accumulator<'a> {
 fn set_to_zero(sum: &Tensor) -> Result<()> {
     match Gpu::of(sum)? {
         Some(gpu) => gpu.clear(sum),
-        None => with_slice_mut(sum, |values| {
-            values.par_chunks_mut(BLOCK_VALUES).for_each(|block| block.fill(0.0));
-        }),
+        None => by_dtype!("gradient", sum, T => with_values_mut::<T, _>(sum, |values| {
+            values.par_chunks_mut(BLOCK_VALUES).for_each(|block| block.fill(T::narrow(0.0)));
+        })),
     }
 }

@@ -31,9 +31,9 @@ pub fn update<'a>(buffers: Buffers<'_>, groups: impl Into<Groups<'a>>, hyper: &H
 }
 
 fn update_compiled(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
-    buffers.check("lamb", groups.list, hyper)?;
+    buffers.check("lamb", groups, hyper)?;
     match Gpu::of(buffers.parameters)? {
-        None => cpu::update(buffers, groups.list, hyper),
+        None => cpu::update(buffers, groups, hyper),
         Some(gpu) => cuda::update(&gpu, buffers, groups, hyper),
     }
 }

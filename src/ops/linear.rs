@@ -3,12 +3,13 @@
 //! | value | shape | type | gradient |
 //! |---|---|---|---|
 //! | `x` | `[T, I]` | compute | `dx = dy W` |
-//! | `W` | `[O, I]` | compute | `dW += dy^T x`, or `=` (in f32, see [`Accumulator`]) |
+//! | `W` | `[O, I]` | compute | `dW += dy^T x`, or `=` (see [`Accumulator`]) |
 //! | `b` | `[O]` | f32, on a GPU also compute | `db += sum over rows of dy` (as `dW`) |
 //! | `y` | `[T, O]` | compute | `dy` |
 //!
 //! The compute type is f32, bf16 or f16; sums are computed in f32 and rounded once. The caller saves `x` for
-//! backward.
+//! backward. Gradients of parameters are f32; that of a weight may have the compute type, and then that of its
+//! bias may, too.
 
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -90,8 +91,8 @@ pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -
     }
 }
 
-/// `dW_oi += dy_to^T x_ti` and, unless `dbias_o` is `None`, `db_o += sum over rows of dy_to`; both gradients
-/// are f32.
+/// `dW_oi += dy_to^T x_ti` and, unless `dbias_o` is `None`, `db_o += sum over rows of dy_to`. The gradients are
+/// f32 or have the type of `dy_to`; that of the bias may only have this type if that of the weight has it.
 pub fn backward_parameters<'a>(
     dy_to: &Tensor,
     x_ti: &Tensor,
@@ -143,8 +144,16 @@ fn check_gradients(x_ti: &Tensor, map: MapGradients<'_>) -> Result<()> {
     let (rows, outputs) = map.dy_to.dims2()?;
     let inputs = x_ti.dims2()?.1;
     check_shape("linear: x", x_ti, &[rows, inputs])?;
-    check_shape("linear: weight gradient", map.dweight_oi.sum, &[outputs, inputs])?;
-    map.dbias_o.map_or(Ok(()), |dbias| check_shape("linear: bias gradient", dbias.sum, &[outputs]))
+    let dweight = map.dweight_oi.sum;
+    check_shape("linear: weight gradient", dweight, &[outputs, inputs])?;
+    if dweight.dtype() != DType::F32 && dweight.dtype() != map.dy_to.dtype() {
+        bail!("linear: the weight gradient is {:?}, dy is {:?}", dweight.dtype(), map.dy_to.dtype());
+    }
+    let Some(Accumulator { sum: dbias, .. }) = map.dbias_o else { return Ok(()) };
+    if dbias.dtype() != DType::F32 && dbias.dtype() != dweight.dtype() {
+        bail!("linear: the bias gradient is {:?}, that of the weight {:?}", dbias.dtype(), dweight.dtype());
+    }
+    check_shape("linear: bias gradient", dbias, &[outputs])
 }
 
 fn check(rows: &Tensor, weight: &Tensor, weight_dim: usize) -> Result<()> {

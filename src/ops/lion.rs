@@ -25,9 +25,9 @@ pub fn update<'a>(buffers: Buffers<'_, 1>, groups: impl Into<Groups<'a>>, hyper:
 }
 
 fn update_compiled(buffers: Buffers<'_, 1>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
-    buffers.check("lion", groups.list, hyper)?;
+    buffers.check("lion", groups, hyper)?;
     match Gpu::of(buffers.parameters)? {
-        None => cpu::update(buffers, groups.list, hyper),
+        None => cpu::update(buffers, groups, hyper),
         Some(gpu) => cuda::update(&gpu, buffers, groups, hyper),
     }
 }

@@ -95,13 +95,13 @@ fn update_compiled(
     hyper: &Hyper,
     settings: &Settings,
 ) -> Result<()> {
-    buffers.check("muon", groups.list, hyper)?;
+    buffers.check("muon", groups, hyper)?;
     let lens = groups.list.iter().map(|group| group.range.len());
     if !lens.eq(shapes.iter().map(|[rows, cols]| rows * cols)) || shapes.as_flattened().contains(&0) {
         bail!("muon: the groups {:?} are not matrices of {shapes:?}", groups.list);
     }
     match Gpu::of(buffers.parameters)? {
-        None => cpu::update(buffers, groups.list, shapes, hyper, settings),
+        None => cpu::update(buffers, groups, shapes, hyper, settings),
         Some(gpu) => cuda::update(&gpu, buffers, groups, shapes, hyper, settings),
     }
 }

@@ -11,15 +11,21 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 
 use crate::cuda::Gpu;
 
 /// The norm of an f32 tensor of any shape, f64 `[1]`; NaN or infinite if an element is.
 pub fn l2(t: &Tensor) -> Result<Tensor> {
-    match Gpu::of(t)? {
-        None => cpu::l2(t),
-        Some(gpu) => cuda::l2(&gpu, t),
+    l2_of_parts(&[t])
+}
+
+/// The norm of several tensors together, f64 `[1]`; each may be f32, bf16 or f16.
+pub fn l2_of_parts(parts: &[&Tensor]) -> Result<Tensor> {
+    let Some(first) = parts.first() else { bail!("norm: there is no tensor") };
+    match Gpu::of(first)? {
+        None => cpu::l2(parts),
+        Some(gpu) => cuda::l2(&gpu, parts),
     }
 }
 

@@ -6,6 +6,8 @@
 pub(super) mod cpu;
 pub(super) mod cuda;
 #[cfg(test)]
+pub(super) mod half_gradients;
+#[cfg(test)]
 pub(super) mod whole_tensors;
 
 use std::ops::{Deref, Range};
@@ -28,18 +30,34 @@ pub struct Group {
     pub lr_scale: f32,
 }
 
+/// Where the gradients of a group or a parameter are, if matrix products write some gradients in bf16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GradientPlace {
+    /// True if they are in the bf16 buffer, false if they are in the f32 buffer.
+    pub is_half: bool,
+    /// Element of that buffer at which they begin.
+    pub start: usize,
+}
+
 /// The groups of an optimizer, which never change, and their table on the GPU, which the first update
 /// uploads.
 #[derive(Debug)]
 pub struct KeptGroups {
     list: Vec<Group>,
+    places: Vec<GradientPlace>,
     table: Mutex<Option<Table>>,
 }
 
 impl KeptGroups {
     /// Keeps these groups, which must be in ascending order and must not overlap.
     pub fn new(list: Vec<Group>) -> Self {
-        Self { list, table: Mutex::default() }
+        Self::with_places(list, Vec::new())
+    }
+
+    /// As [`Self::new`], with the place of each group's gradients. Without places, gradients are f32 and have
+    /// the layout of the parameters.
+    pub fn with_places(list: Vec<Group>, places: Vec<GradientPlace>) -> Self {
+        Self { list, places, table: Mutex::default() }
     }
 }
 
@@ -56,18 +74,20 @@ impl Deref for KeptGroups {
 #[derive(Debug, Clone, Copy)]
 pub struct Groups<'a> {
     pub(super) list: &'a [Group],
+    /// The place of each group's gradients; empty if gradients have the layout of the parameters.
+    pub(super) places: &'a [GradientPlace],
     table: Option<&'a Mutex<Option<Table>>>,
 }
 
 impl<'a> From<&'a KeptGroups> for Groups<'a> {
     fn from(groups: &'a KeptGroups) -> Self {
-        Self { list: &groups.list, table: Some(&groups.table) }
+        Self { list: &groups.list, places: &groups.places, table: Some(&groups.table) }
     }
 }
 
 impl<'a> From<&'a [Group]> for Groups<'a> {
     fn from(list: &'a [Group]) -> Self {
-        Self { list, table: None }
+        Self { list, places: &[], table: None }
     }
 }
 
@@ -110,14 +130,17 @@ impl Hyper {
     }
 }
 
-/// The flat buffers, each `[N]`, with `S` state tensors; all are f32 except the shadow. They must not share
-/// memory: an update would deadlock on the lock of the shared storage.
+/// The flat buffers, each `[N]`, with `S` state tensors; all are f32 except the shadow and the gradients that
+/// products wrote in bf16. They must not share memory: an update would deadlock on the lock of the shared
+/// storage.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffers<'a, const S: usize = 2> {
     /// The parameters, `p`.
     pub parameters: &'a Tensor,
-    /// The gradients, `g`.
+    /// The gradients, `g`, f32: `[N]`, or those of the groups whose [`GradientPlace`] is in this buffer.
     pub gradients: &'a Tensor,
+    /// The gradients of the groups whose [`GradientPlace`] is in this bf16 buffer. The arithmetic is f32.
+    pub half_gradients: Option<&'a Tensor>,
     /// The state of the update rule: for Adam's relatives the first moment `m` and the second moment `v`.
     pub state: [&'a Tensor; S],
     /// The bf16 or f16 copy of the parameters, which matrix products read; `None` if products are computed in
@@ -151,9 +174,9 @@ impl Clip<'_> {
 impl<const S: usize> Buffers<'_, S> {
     /// Returns an error that names `op` unless all buffers have equal lengths, the groups are in ascending
     /// order, within the buffers and do not overlap, and `step` is at least 1.
-    pub(super) fn check(&self, op: &str, groups: &[Group], hyper: &Hyper) -> Result<()> {
+    pub(super) fn check(&self, op: &str, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
         let count = self.parameters.dims1()?;
-        check_shape(&format!("{op}: gradients"), self.gradients, &[count])?;
+        self.check_gradients(op, groups, count)?;
         for (number, t) in (1..).zip(self.state) {
             check_shape(&format!("{op}: state tensor {number}"), t, &[count])?;
         }
@@ -161,7 +184,7 @@ impl<const S: usize> Buffers<'_, S> {
             check_shape(&format!("{op}: shadow"), shadow, &[count])?;
         }
         let mut end = 0;
-        for Group { range, .. } in groups {
+        for Group { range, .. } in groups.list {
             if range.start < end || range.end < range.start || range.end > count {
                 bail!("{op}: group {range:?} does not follow {end} within the {count} parameters");
             }
@@ -172,6 +195,27 @@ impl<const S: usize> Buffers<'_, S> {
         }
         if hyper.step == 0 {
             bail!("{op}: steps count from 1");
+        }
+        Ok(())
+    }
+
+    /// Returns an error unless the gradients of all groups are within their buffers.
+    fn check_gradients(&self, op: &str, groups: Groups<'_>, count: usize) -> Result<()> {
+        let places = groups.places.len();
+        let wanted = if self.half_gradients.is_some() { groups.list.len() } else { 0 };
+        if places != wanted {
+            bail!("{op}: the gradients of the groups have {places} places, not {wanted}");
+        }
+        let Some(half) = self.half_gradients else {
+            return check_shape(&format!("{op}: gradients"), self.gradients, &[count]);
+        };
+        let half = half.dims1()?;
+        let single = self.gradients.dims1()?;
+        for (group, place) in groups.list.iter().zip(groups.places) {
+            let len = if place.is_half { half } else { single };
+            if place.start + group.range.len() > len {
+                bail!("{op}: the gradients of group {:?} at {place:?} are not within {len}", group.range);
+            }
         }
         Ok(())
     }

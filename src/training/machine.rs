@@ -41,6 +41,8 @@ pub struct Machine {
 pub struct Place {
     /// Type of activations and matrix products.
     pub compute: DType,
+    /// Type of the gradients that matrix products write.
+    pub weight_gradients: DType,
     /// True on a GPU.
     pub on_gpu: bool,
     /// Number of processes that shard the moments of the optimizer.
@@ -50,9 +52,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a single process.
+    /// The place of a single process, with gradients in f32.
     pub fn alone(compute: DType, on_gpu: bool) -> Self {
-        Self { compute, on_gpu, sharers: 1, overlaps: false }
+        Self { compute, weight_gradients: DType::F32, on_gpu, sharers: 1, overlaps: false }
     }
 }
 
@@ -62,13 +64,26 @@ impl Machine {
         let world = self.world;
         let sharers = if world.shards_optimizer() { world.size } else { 1 };
         let alone = Place::alone(self.policy.compute, !self.device.is_cpu());
-        Place { sharers, overlaps: world.copies_gradients(), ..alone }
+        Place {
+            sharers,
+            overlaps: world.copies_gradients(),
+            weight_gradients: self.policy.weight_gradients,
+            ..alone
+        }
     }
 
     /// A single process on `device`, with the current number of threads in the pool.
     pub fn alone(device: &Device, policy: Policy) -> Self {
         let threads = rayon::current_num_threads();
         Self { device: device.clone(), policy, threads, without_gpu: None, world: World::ALONE }
+    }
+
+    /// The same machine for runs that add up micro-batches, all of whose gradients are f32.
+    #[must_use]
+    pub fn with_f32_gradients(&self) -> Self {
+        let mut machine = self.clone();
+        machine.policy.weight_gradients = DType::F32;
+        machine
     }
 
     /// A summary such as `bf16 on the CPU, 2 threads`.
@@ -124,8 +139,19 @@ pub fn set_up_as_one_of_many(
     distributed: &DistributedConfig,
 ) -> Result<Machine> {
     let machine = set_up_with_others(run, precision, distributed)?;
+    require_f32_sums(&machine)?;
     let world = machine.world.adding_up_on(&machine.device)?;
     Ok(Machine { world, ..machine })
+}
+
+/// Refuses gradients in bf16 in one of several processes.
+fn require_f32_sums(machine: &Machine) -> Result<(), Problem> {
+    if machine.policy.weight_gradients == DType::F32 || !machine.world.is_shared() {
+        return Ok(());
+    }
+    let message = format!("is `bf16`, and {} processes add up their gradients in f32", machine.world.size);
+    let hint = "remove it, or train in one process; `distributed.wire: bf16` halves what is sent";
+    Err(Problem::usage(message).at("precision.weight_gradients").hint(hint))
 }
 
 /// Same as [`set_up`], for one of the processes that divide runs among them: its machine computes alone, and

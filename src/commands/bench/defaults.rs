@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::commands::terminal;
 use crate::config::{
     AnyLoaded, BatchSize, ComputeType, FinetuneConfig, MuonConfig, OptimizerType, PrecisionConfig,
-    PretrainConfig, RtdConfig, TrainingConfig,
+    PretrainConfig, RtdConfig, TrainingConfig, WeightGradients,
 };
 use crate::error::Problem;
 use crate::families::{HeadKind, MODEL_NAMES, ModelConfig, named_model};
@@ -37,6 +37,7 @@ pub(super) struct Defaults {
     pub(super) batch: usize,
     pub(super) length: usize,
     pub(super) compute: ComputeType,
+    pub(super) weight_gradients: WeightGradients,
     pub(super) optim: OptimizerType,
     pub(super) muon: MuonConfig,
 }
@@ -81,7 +82,8 @@ impl Defaults {
     fn of_model(model: ModelConfig, task: TimedTask) -> Self {
         let length = LENGTH.min(model.max_sequence_length());
         let TrainingConfig { optim, muon, .. } = TrainingConfig::default();
-        Self { model, task, batch: BATCH, length, compute: ComputeType::F32, optim, muon }
+        let weight_gradients = WeightGradients::F32;
+        Self { model, task, batch: BATCH, length, compute: ComputeType::F32, weight_gradients, optim, muon }
     }
 
     fn of_pretraining(config: &PretrainConfig) -> Result<Self> {
@@ -121,6 +123,7 @@ impl Defaults {
             length,
             // The type that a run would choose on a CPU; for a GPU there is a flag.
             compute: precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
+            weight_gradients: precision.weight_gradients,
             optim: training.optim,
             muon: training.muon.clone(),
         }

@@ -14,6 +14,7 @@ use crate::error::Problem;
 use crate::estimate::{Estimate, Fitted, Part, Rentable, Work};
 use crate::families::ModelConfig;
 use crate::interop::read_folder;
+use crate::machine;
 use crate::machine::Machine;
 use crate::quantity::{format_count, parse_duration};
 use crate::shards::Manifest;
@@ -23,7 +24,6 @@ use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::{Kind, Shapes, total_steps};
 use crate::telemetry::{Progress, Unit};
 use crate::train::{auto_batch_size, horizon};
-use crate::{machine, precision};
 
 /// The subject of a plan, with its configuration.
 #[derive(Clone, Copy)]
@@ -159,10 +159,8 @@ impl Run<'_> {
 
     /// Predicts the run on a rented GPU from its data sheet.
     pub(super) fn rented(&self, gpu: &Rentable) -> Result<Estimate, String> {
-        let precision = self.precision();
-        let wanted = precision.compute.known().map(precision::dtype);
         let training = self.training();
-        Estimate::on_gpu(gpu, training, self.shapes, wanted, precision.tf32, |training| self.work(training))
+        Estimate::on_gpu(gpu, training, self.shapes, self.precision(), |training| self.work(training))
     }
 
     /// Measures the run like [`Self::here`], but on the CPU even if there is a GPU.

@@ -1,4 +1,5 @@
-//! The gradients of all parameters in one flat f32 buffer with the layout of the parameters.
+//! The gradients of all parameters in one flat f32 buffer with the layout of the parameters; or those that
+//! matrix products write in a bf16 buffer, and all others in an f32 buffer (`gradient_places.rs`).
 //!
 //! For a sum whose bits do not depend on the number of processes, the leaves of the sum (groups of
 //! micro-batches) are added up in pairs: each leaf accumulates in its own buffer, and there is one buffer for
@@ -12,15 +13,16 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
 use crate::layers::context::Pass;
-use crate::layers::{Layout, ParameterId, Parameters, Part};
+use crate::layers::{GradientPlaces, Layout, ParameterId, Parameters, Part};
 use ops::accumulator::Accumulator;
 use ops::parallel::BLOCK_VALUES;
 use ops::tensor::{with_slice, with_slice_mut};
+use ops::update::GradientPlace;
 
 /// The gradients of all parameters, accumulated since they were last cleared.
 ///
@@ -35,6 +37,8 @@ pub struct Gradients {
     /// Number of complete leaves.
     leaves: usize,
     layout: Layout,
+    /// The place of each gradient; `None` if all are in one buffer with the layout of the parameters.
+    places: Option<GradientPlaces>,
     /// For each parameter, true if its view contains a sum, false if it contains a value from before the last
     /// clearing.
     begun: Vec<AtomicBool>,
@@ -43,16 +47,45 @@ pub struct Gradients {
     listener: Option<Listener>,
 }
 
-/// A flat buffer, and each parameter's view of it.
+/// A flat buffer, and each parameter's view of its gradient.
 struct Buffer {
     flat: Tensor,
+    /// The gradients that are not in `flat`, bf16; `None` if all are.
+    half: Option<Tensor>,
     views: Vec<Tensor>,
 }
 
 impl Buffer {
     fn new(layout: &Layout, device: &Device) -> Result<Self> {
         let flat = Tensor::zeros(layout.len(), DType::F32, device)?;
-        Ok(Self { views: layout.views(&flat)?, flat })
+        Ok(Self { views: layout.views(&flat)?, flat, half: None })
+    }
+
+    fn split(layout: &Layout, places: &GradientPlaces, device: &Device) -> Result<Self> {
+        let flat = Tensor::zeros(places.single_len(), DType::F32, device)?;
+        let half = Tensor::zeros(places.half_len(), DType::BF16, device)?;
+        let views = layout.views_of(|spec| {
+            let GradientPlace { is_half, start } = places.of(spec.range.start);
+            let buffer = if is_half { &half } else { &flat };
+            buffer.narrow(0, start, spec.range.len())?.reshape(spec.shape.as_slice())
+        })?;
+        Ok(Self { flat, half: Some(half), views })
+    }
+}
+
+/// The buffers that contain all gradients.
+#[derive(Debug, Clone, Copy)]
+pub struct GradientBuffers<'a> {
+    /// The gradients in f32.
+    pub single: &'a Tensor,
+    /// The gradients in bf16; `None` if all are f32, in the layout of the parameters.
+    pub half: Option<&'a Tensor>,
+}
+
+impl<'a> GradientBuffers<'a> {
+    /// The tensors that together contain each gradient once.
+    pub fn parts(&self) -> Vec<&'a Tensor> {
+        std::iter::once(self.single).chain(self.half).collect()
     }
 }
 
@@ -73,8 +106,26 @@ type Listener = Box<dyn Fn(Range<usize>, &Tensor) -> Result<()> + Send + Sync>;
 impl Gradients {
     /// Allocates cleared gradients for every parameter of `parameters`.
     pub fn new(parameters: &Parameters) -> Result<Self> {
+        let buffer = Buffer::new(parameters.layout(), parameters.flat().device())?;
+        Ok(Self::with_buffer(parameters, buffer, None))
+    }
+
+    /// As [`Self::new`], but gradients that matrix products write have the type `weights`, f32 or bf16. Of
+    /// bf16 there is one leaf, and no listener.
+    pub fn with_weights_in(parameters: &Parameters, weights: DType) -> Result<Self> {
+        let places = GradientPlaces::new(parameters.layout());
+        if weights == DType::F32 || places.half_len() == 0 {
+            return Self::new(parameters);
+        }
+        if weights != DType::BF16 || parameters.compute_dtype() != weights {
+            bail!("gradients in {weights:?} of a model that computes in {:?}", parameters.compute_dtype());
+        }
+        let buffer = Buffer::split(parameters.layout(), &places, parameters.flat().device())?;
+        Ok(Self::with_buffer(parameters, buffer, Some(places)))
+    }
+
+    fn with_buffer(parameters: &Parameters, buffer: Buffer, places: Option<GradientPlaces>) -> Self {
         let layout = parameters.layout();
-        let buffer = Buffer::new(layout, parameters.flat().device())?;
         let begun = buffer.views.iter().map(|_| AtomicBool::new(false)).collect();
         let mut stretches: Vec<Stretch> = Vec::new();
         for (spec, ids) in layout.specs_with_ids() {
@@ -96,13 +147,23 @@ impl Gradients {
             }
         }
         let layout = layout.clone();
-        Ok(Self { buffers: vec![buffer], current: 0, leaves: 0, layout, begun, stretches, listener: None })
+        Self {
+            buffers: vec![buffer],
+            current: 0,
+            leaves: 0,
+            layout,
+            places,
+            begun,
+            stretches,
+            listener: None,
+        }
     }
 
     /// Registers a listener that is called during the backward pass with every range whose gradients are
     /// final in this step, and its values with all leaves added up. A batch without labels has no backward
     /// pass: ranges that were not reported are final when the step is.
     pub fn tell(&mut self, listener: impl Fn(Range<usize>, &Tensor) -> Result<()> + Send + Sync + 'static) {
+        assert!(self.places.is_none(), "gradients that others receive are f32");
         self.listener = Some(Box::new(listener));
     }
 
@@ -144,6 +205,9 @@ impl Gradients {
 
     /// Begins another leaf of the sum. On the CPU only.
     pub fn begin_leaf(&mut self) -> Result<()> {
+        if self.places.is_some() {
+            bail!("gradients of several micro-batches are added up in f32");
+        }
         self.end_leaf()?;
         self.current += 1;
         if self.current == self.buffers.len() {
@@ -208,10 +272,26 @@ impl Gradients {
         self.accumulator(id).begin()
     }
 
-    /// The whole buffer, `[N]`; zeros for parameters without a gradient.
+    /// The whole buffer, `[N]`; zeros for parameters without a gradient. An error if some gradients are in
+    /// another buffer.
     pub fn flat(&self) -> Result<&Tensor> {
+        let GradientBuffers { single, half } = self.buffers()?;
+        if half.is_some() {
+            bail!("gradients of two types are not in one buffer");
+        }
+        Ok(single)
+    }
+
+    /// All gradients; zeros for parameters without one.
+    pub fn buffers(&self) -> Result<GradientBuffers<'_>> {
         (0..self.begun.len()).try_for_each(|index| self.get(ParameterId(index)).map(|_| ()))?;
-        Ok(&self.buffer().flat)
+        let Buffer { flat, half, .. } = self.buffer();
+        Ok(GradientBuffers { single: flat, half: half.as_ref() })
+    }
+
+    /// The place of each gradient; `None` if all are in one buffer with the layout of the parameters.
+    pub fn places(&self) -> Option<&GradientPlaces> {
+        self.places.as_ref()
     }
 }
 
@@ -235,8 +315,12 @@ impl fmt::Debug for Gradients {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use half::bf16;
+
     use super::*;
+    use crate::layers::linear::Linear;
     use crate::layers::{Init, Registry};
+    use ops::tensor::with_values_mut;
 
     fn parameters() -> (ParameterId, ParameterId, Parameters) {
         let mut registry = Registry::default();
@@ -261,6 +345,35 @@ mod tests {
         gradients.clear();
         let whole = gradients.flat().unwrap().to_vec1::<f32>().unwrap();
         assert_eq!((&whole[..7], &whole[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
+    }
+
+    #[test]
+    fn gradients_of_products_may_be_in_bf16() {
+        let mut registry = Registry::default();
+        let table = registry.weight("b.table", &[3, 5], Init::Normal);
+        let map = Linear::new(&mut registry, "a", 2, 3);
+        let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
+        assert!(Gradients::with_weights_in(&parameters, DType::BF16).is_err(), "it computes in f32");
+        let parameters = parameters.computing_in(DType::BF16).unwrap();
+        let mut gradients = Gradients::with_weights_in(&parameters, DType::BF16).unwrap();
+        let types = [table, map.weight, map.bias.unwrap()].map(|id| gradients.accumulator(id).sum.dtype());
+        assert_eq!(types, [DType::F32, DType::BF16, DType::F32]);
+        let half = gradients.accumulator(map.weight).sum;
+        with_values_mut::<bf16, _>(half, |values| values.fill(bf16::from_f32(3.0))).unwrap();
+        gradients.clear();
+        with_values_mut::<bf16, _>(gradients.get(map.weight).unwrap(), |values| {
+            assert!(values.iter().all(|value| *value == bf16::ZERO), "cleared");
+            values[5] = bf16::ONE;
+        })
+        .unwrap();
+        let GradientBuffers { single, half } = gradients.buffers().unwrap();
+        // Each with the gaps that align its parameters.
+        assert_eq!((single.elem_count(), half.unwrap().elem_count()), (128, 64));
+        let values = half.unwrap().to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!((values.iter().sum::<f32>(), values[5]), (1.0, 1.0));
+        assert!(gradients.flat().is_err() && gradients.begin_leaf().is_err());
+        let all_single = Gradients::with_weights_in(&parameters, DType::F32).unwrap();
+        assert!(all_single.places().is_none() && all_single.flat().is_ok());
     }
 
     /// Seven leaves: the tree ends with a pair and a single leaf.

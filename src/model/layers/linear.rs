@@ -35,6 +35,7 @@ impl Linear {
         has_bias: bool,
     ) -> Self {
         let weight = registry.weight(format!("{name}.weight"), &[outputs, inputs], init);
+        registry.mark_product(weight);
         let bias = has_bias.then(|| registry.vector(format!("{name}.bias"), outputs, Init::Zeros));
         Self { weight, bias, inputs, outputs }
     }

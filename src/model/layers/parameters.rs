@@ -39,6 +39,8 @@ pub struct ParameterSpec {
     pub init: Init,
     /// True if weight decay applies: to all parameters but biases and norms.
     pub decays: bool,
+    /// True if matrix products write its gradient, which they can do in bf16.
+    pub is_product: bool,
     /// Number of its model in the run, from 0.
     pub model: u8,
     /// The part of the model that it belongs to.
@@ -121,7 +123,8 @@ impl Registry {
         cols: usize,
         init: Init,
     ) -> [ParameterId; N] {
-        self.weight(name, &[N * rows, cols], init);
+        let id = self.weight(name, &[N * rows, cols], init);
+        self.mark_product(id);
         let whole = self.slots.pop().expect("a slot was just pushed");
         std::array::from_fn(|map| {
             self.slots.push(Slot { rows: Some(map * rows..(map + 1) * rows), ..whole });
@@ -139,6 +142,18 @@ impl Registry {
         self.add(&name.into(), &[len], init, false)
     }
 
+    /// Marks a registered parameter as one whose gradient is written by matrix products.
+    pub fn mark_product(&mut self, id: ParameterId) {
+        self.specs[self.slots[id.0].spec].is_product = true;
+    }
+
+    /// Takes back [`Self::mark_product`] for the parameters of a part of this model that several layers share:
+    /// their gradients are long sums, which bf16 would round at every summand.
+    pub fn share_part(&mut self, part: Part) {
+        let shared = self.specs.iter_mut().filter(|spec| (spec.model, spec.part) == (self.model, part));
+        shared.for_each(|spec| spec.is_product = false);
+    }
+
     /// Changes the initial values of a registered weight to zeros.
     pub fn begin_at_zero(&mut self, id: ParameterId) {
         self.specs[self.slots[id.0].spec].init = Init::Zeros;
@@ -154,6 +169,7 @@ impl Registry {
             shape,
             init,
             decays,
+            is_product: false,
             model,
             part,
             file_rows: None,
@@ -247,8 +263,13 @@ impl Layout {
 
     /// Views of a flat buffer, by [`ParameterId`].
     pub(super) fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
+        self.views_of(|spec| view(flat, spec))
+    }
+
+    /// Views by [`ParameterId`] of the tensors that `whole` returns for each parameter.
+    pub(super) fn views_of(&self, whole: impl Fn(&ParameterSpec) -> Result<Tensor>) -> Result<Vec<Tensor>> {
         let views = self.slots.iter().map(|slot| {
-            let whole = view(flat, &self.specs[slot.spec])?;
+            let whole = whole(&self.specs[slot.spec])?;
             slot.rows.as_ref().map_or(Ok(whole.clone()), |rows| whole.narrow(0, rows.start, rows.len()))
         });
         views.collect()

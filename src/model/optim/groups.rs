@@ -1,7 +1,7 @@
 //! Parameter groups of the optimizers: the weight decay and the learning rate scale of each parameter. Frozen
 //! parameters are in no group.
 
-use crate::layers::{Layout, Part};
+use crate::layers::{GradientPlaces, Layout, Part};
 use crate::optim::rule::{Assignment, rule_of};
 use config::{FrozenLayers, TrainingConfig};
 use ops::update::Group;
@@ -16,25 +16,35 @@ pub fn first_trained(config: &TrainingConfig) -> Part {
 }
 
 /// The groups of each rule.
-pub(super) fn of_rules(layout: &Layout, config: &TrainingConfig, rules: &[Assignment]) -> Vec<Vec<Group>> {
+pub(super) fn of_rules(
+    layout: &Layout,
+    config: &TrainingConfig,
+    rules: &[Assignment],
+    places: Option<&GradientPlaces>,
+) -> Vec<Vec<Group>> {
+    let are_half: Vec<bool> =
+        layout.specs().map(|spec| places.is_some_and(|places| places.of(spec.range.start).is_half)).collect();
     let groups = rules.iter().enumerate().map(|(index, assignment)| {
         let of_tensors = of_tensors(layout, config, rules, index);
         if assignment.rule.needs_whole_tensors() {
             of_tensors.into_iter().flatten().collect()
         } else {
-            joined(of_tensors)
+            joined(of_tensors, &are_half)
         }
     });
     groups.collect()
 }
 
 /// As few groups as possible. A group of neighbouring tensors with the same settings includes the alignment
-/// gaps between them, which are zero and stay zero.
-fn joined(of_tensors: Vec<Option<Group>>) -> Vec<Group> {
+/// gaps between them, which are zero and stay zero. `are_half` is true for tensors whose gradients are bf16.
+fn joined(of_tensors: Vec<Option<Group>>, are_half: &[bool]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut follows = false;
-    for group in of_tensors {
+    let mut was_half = false;
+    for (group, &is_half) in of_tensors.into_iter().zip(are_half) {
         let is_updated = group.is_some();
+        follows &= was_half == is_half;
+        was_half = is_half;
         match (groups.last_mut(), group) {
             (_, None) => {}
             (Some(last), Some(group)) if follows && settings(last) == settings(&group) => {
@@ -113,7 +123,7 @@ mod tests {
             registry.enter(part);
             registry.weight(name, &[64], Init::Normal);
         }
-        let groups = of_rules(&registry.layout(), config, &assignments(config)).concat();
+        let groups = of_rules(&registry.layout(), config, &assignments(config), None).concat();
         groups.into_iter().map(|group| (group.range, group.lr_scale)).collect()
     }
 

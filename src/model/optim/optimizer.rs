@@ -11,7 +11,7 @@ use std::ops::Range;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use crate::distributed::World;
-use crate::layers::{Gradients, Parameters};
+use crate::layers::{GradientBuffers, GradientPlaces, Gradients, Parameters};
 use crate::optim::rule::{self, RuleBuffers};
 use crate::optim::rule_state::RuleState;
 use crate::optim::{groups, shards};
@@ -39,14 +39,20 @@ pub struct Optimizer {
 impl Optimizer {
     /// An optimizer whose state is zero. All parameters except biases and `LayerNorm` have weight decay.
     pub fn new(parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
-        Self::among(World::ALONE, parameters, config)
+        Self::among(World::ALONE, parameters, config, None)
     }
 
-    /// Same as [`Self::new`], in one of several processes, which may shard the state.
-    pub fn among(world: World, parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
+    /// Same as [`Self::new`], in one of several processes, which may shard the state; or in a single process
+    /// whose gradients are at `places` in two buffers.
+    pub fn among(
+        world: World,
+        parameters: &Parameters,
+        config: &TrainingConfig,
+        places: Option<&GradientPlaces>,
+    ) -> Result<Self> {
         let layout = parameters.layout();
         let assignments = rule::assignments(config);
-        let groups = groups::of_rules(layout, config, &assignments);
+        let groups = groups::of_rules(layout, config, &assignments, places);
         let size = if world.shards_optimizer() { world.size } else { 1 };
         let own = world.rank % size;
         let needs_whole = assignments.iter().map(|assignment| assignment.rule.needs_whole_tensors());
@@ -56,7 +62,11 @@ impl Optimizer {
         let runs = rule::runs(layout, &assignments);
         let device = parameters.flat().device();
         let rules = assignments.into_iter().zip(runs).zip(groups).map(|((assignment, runs), groups)| {
-            RuleState::new(assignment.rule, &runs, &groups, layout, &parts, own, device)
+            let state = RuleState::new(assignment.rule, &runs, &groups, layout, &parts, own, device)?;
+            Ok(match places {
+                None => state,
+                Some(places) => state.reading(places),
+            })
         });
         Ok(Self {
             rules: rules.collect::<Result<_>>()?,
@@ -93,9 +103,12 @@ impl Optimizer {
             gradient_multiplier: gradient_multiplier as f32,
         };
         let shadow = parameters.shadow().map(|all| self.own_part(all)).transpose()?;
+        let GradientBuffers { single, half } = gradients.buffers()?;
+        let own_gradients = if half.is_some() { single.clone() } else { self.own_part(single)? };
         let buffers = RuleBuffers {
             parameters: &self.own_part(parameters.flat())?,
-            gradients: &self.own_part(gradients.flat()?)?,
+            gradients: &own_gradients,
+            half_gradients: half,
             state: &[],
             shadow: shadow.as_ref(),
             clip,
@@ -221,10 +234,11 @@ const UPDATES: &str = "updates";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::linear::Linear;
     use crate::layers::{Init, Part, Registry};
-    use config::OptimizerType;
-    use ops::norm;
+    use config::{FrozenLayers, OptimizerType};
     use ops::tensor::accumulate;
+    use ops::{cuda, norm};
 
     const RULES: [OptimizerType; 5] = [
         OptimizerType::Adamw,
@@ -333,6 +347,48 @@ mod tests {
             }
             let rounded = parameters.flat().to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
             assert_eq!(bits(&parameters.shadow().unwrap().to_dtype(DType::F32).unwrap()), bits(&rounded));
+        }
+    }
+
+    /// Gradients in bf16 of two matrices of a layer, one of them shared by two maps, and f32 gradients of all
+    /// other parameters: the update is that of the same values in f32.
+    #[test]
+    fn every_rule_reads_gradients_of_two_types() {
+        let all = [FrozenLayers::Layers(0), FrozenLayers::Layers(1)];
+        for (optim, frozen_layers) in RULES.into_iter().flat_map(|optim| all.map(|frozen| (optim, frozen))) {
+            let [single, half] = [DType::F32, DType::BF16].map(|weights| {
+                let mut registry = Registry::default();
+                let mut ids = vec![registry.weight("a.weight", &[3, 50], Init::Normal)];
+                registry.enter(Part::Layer(0));
+                ids.extend(registry.weight_of_maps::<2>("b.weight", 4, 9, Init::Normal));
+                let map = Linear::new(&mut registry, "c", 6, 70);
+                ids.extend(map.bias.iter().chain([&map.weight]));
+                let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
+                let parameters = parameters.computing_in(DType::BF16).unwrap();
+                let gradients = Gradients::with_weights_in(&parameters, weights).unwrap();
+                let config =
+                    TrainingConfig { optim, weight_decay: 0.1, frozen_layers, ..TrainingConfig::default() };
+                let mut optimizer =
+                    Optimizer::among(World::ALONE, &parameters, &config, gradients.places()).unwrap();
+                for (number, id) in ids.iter().enumerate() {
+                    let sum = gradients.accumulator(*id).sum;
+                    let values =
+                        (0..sum.elem_count()).map(|i| ((i * 7 + number * 5) % 23) as f32 / 32.0 - 0.3);
+                    let values =
+                        Tensor::from_iter(values, &Device::Cpu).unwrap().reshape(sum.shape()).unwrap();
+                    let values = values.to_dtype(DType::BF16).unwrap().to_dtype(sum.dtype()).unwrap();
+                    cuda::overwrite(sum, &values).unwrap();
+                }
+                let parts = gradients.buffers().unwrap().parts();
+                assert_eq!(parts.len(), 1 + usize::from(weights == DType::BF16));
+                let norm = norm::l2_of_parts(&parts).unwrap();
+                let clip = Clip { norm: &norm, max_norm: 1.0 };
+                optimizer.update(&parameters, &gradients, clip, 1e-3, 1.0).unwrap();
+                let norm = norm.to_vec1::<f64>().unwrap()[0];
+                (state(&parameters, &optimizer), norm)
+            });
+            assert!(single.0 == half.0, "{optim:?} {frozen_layers:?}");
+            assert!((single.1 - half.1).abs() < 1e-12 * single.1);
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) trait Rule: fmt::Debug + Send + Sync {
 pub(super) struct RuleBuffers<'a> {
     pub(super) parameters: &'a Tensor,
     pub(super) gradients: &'a Tensor,
+    /// Gradients in bf16; the groups then have places in both buffers, which are whole.
+    pub(super) half_gradients: Option<&'a Tensor>,
     pub(super) state: &'a [Tensor],
     pub(super) shadow: Option<&'a Tensor>,
     pub(super) clip: Clip<'a>,
@@ -56,6 +58,7 @@ impl<'a> RuleBuffers<'a> {
         Buffers {
             parameters: self.parameters,
             gradients: self.gradients,
+            half_gradients: self.half_gradients,
             state: std::array::from_fn(|number| &self.state[number]),
             shadow: self.shadow,
             clip: Some(self.clip),

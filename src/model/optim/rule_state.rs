@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use crate::layers::Layout;
+use crate::layers::gradient_places::packed;
+use crate::layers::{GradientPlaces, Layout};
 use crate::optim::rule::{Rule, RuleBuffers};
 use crate::optim::shards;
 use ops::update::{Group, Hyper, KeptGroups};
@@ -78,15 +79,30 @@ impl RuleState {
         Ok(Self { rule, tensors, parts, own, stretches })
     }
 
+    /// The same rule in a process that updates all parameters and whose gradients are at these places.
+    pub(super) fn reading(mut self, places: &GradientPlaces) -> Self {
+        for Stretch { range, groups, .. } in &mut self.stretches {
+            let starts = groups.iter().map(|group| places.of(range.start + group.range.start));
+            *groups = KeptGroups::with_places(groups.to_vec(), starts.collect());
+        }
+        self
+    }
+
     /// Updates this process's part of the parameters; `buffers` are the parts of the flat buffers, and have
     /// no state.
     pub(super) fn update(&self, buffers: &RuleBuffers<'_>, hyper: &Hyper) -> Result<()> {
         for Stretch { range, state, groups, shapes } in &self.stretches {
             let shadow = buffers.shadow.map(|shadow| part(shadow, range)).transpose()?;
             let state = self.tensors.iter().map(|tensor| part(tensor, state));
+            // Groups that read two buffers have a place in them; the others have that of their parameters.
+            let gradients = match buffers.half_gradients {
+                None => part(buffers.gradients, range)?,
+                Some(_) => buffers.gradients.clone(),
+            };
             let stretch = RuleBuffers {
                 parameters: &part(buffers.parameters, range)?,
-                gradients: &part(buffers.gradients, range)?,
+                gradients: &gradients,
+                half_gradients: buffers.half_gradients,
                 state: &state.collect::<Result<Vec<_>>>()?,
                 shadow: shadow.as_ref(),
                 clip: buffers.clip,
@@ -143,23 +159,4 @@ fn part(whole: &Tensor, range: &Range<usize>) -> Result<Tensor> {
 fn shape_at(start: usize, layout: &Layout) -> Vec<usize> {
     let spec = layout.specs().find(|spec| spec.range.start == start);
     spec.expect("a group of a rule that needs whole tensors is a tensor").shape.clone()
-}
-
-/// Number of elements of `runs` before the element `at` of the flat buffer.
-fn packed(at: usize, runs: &[Range<usize>]) -> usize {
-    runs.iter().map(|run| at.clamp(run.start, run.end) - run.start).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_of_a_rule_has_no_values_of_other_rules() {
-        let runs = [64..128, 192..320];
-        assert_eq!(
-            [0, 64, 100, 128, 150, 192, 200, 320, 400].map(|at| packed(at, &runs)),
-            [0, 0, 36, 64, 64, 64, 72, 192, 192]
-        );
-    }
 }

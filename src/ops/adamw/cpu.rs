@@ -3,12 +3,12 @@
 use candle_core::Result;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use crate::adamw::{Buffers, Group, Hyper};
 use crate::element::{Element, by_dtype};
 use crate::simd::kernel;
 use crate::update::cpu::{Adam, Block, clipped, with_blocks};
+use crate::update::{Buffers, Group, Groups, Hyper};
 
-pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+pub(super) fn update(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };
     match buffers.shadow {
         None => run::<f32>(buffers, groups, &hyper),
@@ -16,7 +16,7 @@ pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> R
     }
 }
 
-fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+fn run<T: Element>(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let adam = Adam::new(hyper);
     with_blocks::<T, 2, _>(buffers, groups, |blocks| {
         blocks.into_par_iter().for_each(|block| {
@@ -24,9 +24,10 @@ fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Res
             else {
                 return;
             };
-            let Group { weight_decay, lr_scale, .. } = groups[index];
+            let Group { weight_decay, lr_scale, .. } = groups.list[index];
             let decay = (hyper.lr * f64::from(weight_decay)) as f32 * lr_scale;
             let rule = Rule { adam, decay, step_size: (hyper.lr / adam.correction1) as f32 * lr_scale };
+            let gradients = &gradients.widened();
             match shadow {
                 None => update_values(parameters, gradients, first, second, &rule),
                 Some(shadow) => update_and_round(parameters, gradients, first, second, shadow, &rule),

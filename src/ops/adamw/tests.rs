@@ -7,7 +7,7 @@ use crate::tensor::from_vec;
 use crate::testing::{
     DTYPES, assert_close, assert_same_on_each_device, bits, double, fresh, fresh_in, on_each_device, placed,
 };
-use crate::update::whole_tensors;
+use crate::update::{half_gradients, whole_tensors};
 
 fn hyper(step: u64) -> Hyper {
     Hyper {
@@ -23,7 +23,14 @@ fn hyper(step: u64) -> Hyper {
 
 fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
     let [parameters, gradients, first_moment, second_moment] = tensors;
-    Buffers { parameters, gradients, state: [first_moment, second_moment], shadow: None, clip: None }
+    Buffers {
+        parameters,
+        gradients,
+        half_gradients: None,
+        state: [first_moment, second_moment],
+        shadow: None,
+        clip: None,
+    }
 }
 
 fn zeros(count: usize) -> Tensor {
@@ -305,4 +312,14 @@ fn overlapping_groups_and_step_zero_are_refused() {
         assert!(outcome.err().is_none_or(|e| e.to_string().contains(message.unwrap())));
     }
     assert!(update(buffers([&tensors[0], &zeros(9), &tensors[2], &tensors[3]]), &[], &hyper(1)).is_err());
+}
+
+#[test]
+fn gradients_of_two_types_are_read() {
+    half_gradients::two_buffers_of_gradients_are_as_good_as_one::<2>(|buffers, groups, hyper| {
+        update(buffers, groups, hyper)
+    });
+    half_gradients::gradients_beyond_their_buffer_are_refused::<2>(|buffers, groups, hyper| {
+        update(buffers, groups, hyper)
+    });
 }

@@ -6,12 +6,12 @@ use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use crate::element::{Element, by_dtype};
 use crate::simd::{kernel, sum_of_squares};
 use crate::update::cpu::{Adam, Block, clipped, with_blocks};
-use crate::update::{Buffers, Group, Hyper};
+use crate::update::{Buffers, Group, Groups, Hyper};
 
 /// Number of updates that are buffered on the stack, in the L1 cache, before their squares are summed.
 const TILE: usize = 1024;
 
-pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+pub(super) fn update(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };
     match buffers.shadow {
         None => run::<f32>(buffers, groups, &hyper),
@@ -19,23 +19,23 @@ pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> R
     }
 }
 
-fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+fn run<T: Element>(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let adam = Adam::new(hyper);
     with_blocks::<T, 2, _>(buffers, groups, |mut blocks| {
         let squares = blocks.par_iter_mut().map(|block| {
             let index = block.group?;
-            let rule = Rule::new(adam, &groups[index]);
+            let rule = Rule::new(adam, &groups.list[index]);
             let [first, second] = &mut block.state;
-            Some((index, advance(block.parameters, block.gradients, first, second, &rule)))
+            Some((index, advance(block.parameters, &block.gradients.widened(), first, second, &rule)))
         });
         let squares: Vec<Option<(usize, Squares)>> = squares.collect();
-        let ratios = trust_ratios(groups, squares.into_iter().flatten());
+        let ratios = trust_ratios(groups.list, squares.into_iter().flatten());
         blocks.par_iter_mut().for_each(|block| {
             let Block { parameters, state: [first, second], shadow, group: Some(index), .. } = block else {
                 return;
             };
-            let step_size = (hyper.lr * ratios[*index]) as f32 * groups[*index].lr_scale;
-            let rule = Rule::new(adam, &groups[*index]);
+            let step_size = (hyper.lr * ratios[*index]) as f32 * groups.list[*index].lr_scale;
+            let rule = Rule::new(adam, &groups.list[*index]);
             match shadow {
                 None => apply(parameters, first, second, &rule, step_size),
                 Some(shadow) => apply_and_round(parameters, first, second, shadow, &rule, step_size),

@@ -4,7 +4,7 @@ use super::*;
 use crate::tensor::from_vec;
 use crate::testing::{assert_close, double, fresh, on_each_device, placed, relative_error};
 use crate::update::whole_tensors::{State, TENSORS, group, groups, hyper, part, values, zeros};
-use crate::update::{Group, whole_tensors};
+use crate::update::{Group, half_gradients, whole_tensors};
 
 /// Parameters after each of five steps of `timm.optim.Lamb` 1.0.31 on PyTorch 2.15.0 in f64: tensors of 3, 3
 /// and 2 elements with decay 0.1, 0 and 0.1, lr 0.01, betas 0.9 and 0.999, eps 1e-6, no clipping, gradients
@@ -196,4 +196,11 @@ fn groups_after_two_billion_elements_are_updated_like_any_other() {
 #[test]
 fn overlapping_groups_and_step_zero_are_refused() {
     whole_tensors::overlapping_groups_and_step_zero_are_refused(apply, "lamb");
+}
+
+#[test]
+fn gradients_of_two_types_are_read() {
+    half_gradients::two_buffers_of_gradients_are_as_good_as_one::<2>(|buffers, groups, hyper| {
+        update(buffers, groups, hyper)
+    });
 }

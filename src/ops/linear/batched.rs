@@ -16,6 +16,11 @@ use crate::linear::{Map, MapGradients};
 /// bytes.
 const VECTOR_VALUES: usize = 4;
 
+/// Number of values of a type, at least 16 bits wide, whose multiples are multiples of 16 bytes.
+fn vector_values(dtype: DType) -> usize {
+    VECTOR_VALUES * DType::F32.size_in_bytes() / dtype.size_in_bytes()
+}
+
 /// Returns the outputs, views of one tensor in the order of the weights in memory; `None` if nothing was
 /// done.
 pub(super) fn forward<const N: usize>(
@@ -86,12 +91,16 @@ pub(super) fn backward_parameters<const N: usize>(
     let (rows, inputs) = x.dims2()?;
     let outputs = maps[0].dy_to.dim(1)?;
     let begun = maps[0].dweight_oi.begun;
-    if rows == 0
-        || maps.iter().any(|map| map.dy_to.dims() != [rows, outputs] || map.dweight_oi.begun != begun)
-    {
+    let out_dtype = maps[0].dweight_oi.sum.dtype();
+    let is_alike = |map: &MapGradients<'_>| {
+        map.dy_to.dims() == [rows, outputs]
+            && map.dweight_oi.begun == begun
+            && map.dweight_oi.sum.dtype() == out_dtype
+    };
+    if rows == 0 || !maps.iter().all(is_alike) {
         return Ok(false);
     }
-    let weights = Apart::of(&maps, DType::F32, |map| gpu.output(map.dweight_oi.sum, DType::F32))?;
+    let weights = Apart::of(&maps, out_dtype, |map| gpu.output(map.dweight_oi.sum, out_dtype))?;
     let dys = Apart::of(&maps, dtype, |map| gpu.input(map.dy_to, dtype))?;
     let Some((weights, dys)) = weights.zip(dys).filter(|(weights, dys)| weights.ranks == dys.ranks) else {
         return Ok(false);
@@ -104,7 +113,7 @@ pub(super) fn backward_parameters<const N: usize>(
         b: Operand::rows(gpu.input(x, dtype)?, inputs),
         out: Operand::rows(weights.first, inputs),
         dtype,
-        out_dtype: DType::F32,
+        out_dtype,
         accumulate: begun,
         bias: None,
         batch: Batch { count: N, a: dys.stride, b: 0, out: weights.stride, vector: 0 },
@@ -112,7 +121,7 @@ pub(super) fn backward_parameters<const N: usize>(
     let given: Vec<Accumulator<'_>> = maps.iter().filter_map(|map| map.dbias_o).collect();
     match <[Accumulator<'_>; N]>::try_from(given) {
         // SAFETY: `x` is `[rows, inputs]`. At the given strides, each map has a `dy` `[rows, outputs]`, and a
-        // gradient of the weight `[outputs, inputs]` in f32.
+        // gradient of the weight `[outputs, inputs]` in `out_dtype`.
         Ok(biases) => unsafe { with_biases(gpu, &of_weights, weights, biases) },
         // SAFETY: as above.
         Err(given) if given.is_empty() => unsafe { gpu.gemm_batch(&of_weights, None) },
@@ -122,7 +131,7 @@ pub(super) fn backward_parameters<const N: usize>(
 
 /// Computes the gradients of the weights, and in the same product the gradients of the biases, which it can
 /// only overwrite. If they must be added to, or are not at equal distances, they are computed into temporary
-/// vectors, which are then added. Returns false if nothing was done.
+/// vectors, which are then added; that is for f32 only. Returns false if nothing was done.
 ///
 /// # Safety
 /// As [`Gpu::gemm_batch`].
@@ -132,11 +141,16 @@ unsafe fn with_biases<const N: usize>(
     weights: Apart<N>,
     biases: [Accumulator<'_>; N],
 ) -> Result<bool> {
+    // cuBLASLt writes the sums in the type of the product.
+    let dtype = of_weights.out_dtype;
+    if biases.iter().any(|bias| bias.sum.dtype() != dtype) {
+        return Ok(false);
+    }
     if biases.iter().all(|bias| !bias.begun) {
-        let in_place = Apart::of(&biases, DType::F32, |bias| gpu.output(bias.sum, DType::F32))?;
+        let in_place = Apart::of(&biases, dtype, |bias| gpu.output(bias.sum, dtype))?;
         if let Some(in_place) = in_place
             && in_place.ranks == weights.ranks
-            && in_place.stride.is_multiple_of(VECTOR_VALUES)
+            && in_place.stride.is_multiple_of(vector_values(dtype))
         {
             // SAFETY: the caller's promise; at the given stride, each map has a sum for each output.
             return unsafe {
@@ -145,7 +159,7 @@ unsafe fn with_biases<const N: usize>(
         }
     }
     let outputs = of_weights.m;
-    if !outputs.is_multiple_of(VECTOR_VALUES) {
+    if dtype != DType::F32 || !outputs.is_multiple_of(VECTOR_VALUES) {
         return Ok(false);
     }
     let partials = Partials::new(gpu, 1, N * outputs)?;

@@ -1,6 +1,6 @@
 //! Linear maps on the CPU: three products, and the column sums of the bias gradient.
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 use crate::accumulator::Accumulator;
 use crate::element::Element;
@@ -84,10 +84,31 @@ pub(super) fn backward_parameters<T: Element>(
     dweight: Accumulator<'_>,
     dbias: Option<Accumulator<'_>>,
 ) -> Result<()> {
+    if dweight.sum.dtype() == DType::F32 {
+        weight_gradient::<T, f32>(dy, x, dweight)?;
+    } else {
+        weight_gradient::<T, T>(dy, x, dweight)?;
+    }
+    let Some(dbias) = dbias else { return Ok(()) };
+    let dy = values::<T>(dy)?;
+    if dbias.sum.dtype() == DType::F32 {
+        return with_slice_mut(dbias.begin()?, |dbias| column_sums_into(&dy, dbias));
+    }
+    let mut sums = vec![0.0; dbias.sum.elem_count()];
+    column_sums_into(&dy, &mut sums);
+    with_values_mut::<T, _>(dbias.sum, |values| {
+        for (value, sum) in values.iter_mut().zip(sums) {
+            *value = T::narrow(if dbias.begun { value.widen() + sum } else { sum });
+        }
+    })
+}
+
+/// Computes the gradient of a weight in `O`, which is f32 or the type of the operands.
+fn weight_gradient<T: Element, O: Element>(dy: &Tensor, x: &Tensor, dweight: Accumulator<'_>) -> Result<()> {
     let (rows, outputs) = dy.dims2()?;
     let inputs = x.dim(1)?;
     let (dy, x) = (values::<T>(dy)?, values::<T>(x)?);
-    with_slice_mut(dweight.sum, |values| {
+    with_values_mut::<O, _>(dweight.sum, |values| {
         let out = Output { accumulate: dweight.begun, ..Output::rows(values.as_mut_ptr(), inputs) };
         // SAFETY: `dy`, `x` and the gradient are whole matrices of the shapes checked by the caller.
         unsafe {
@@ -100,6 +121,5 @@ pub(super) fn backward_parameters<T: Element>(
                 true,
             );
         }
-    })?;
-    dbias.map_or(Ok(()), |dbias| with_slice_mut(dbias.begin()?, |dbias| column_sums_into(&dy, dbias)))
+    })
 }

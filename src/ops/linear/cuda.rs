@@ -3,6 +3,7 @@
 use candle_core::{DType, Result, Tensor};
 
 use crate::accumulator::Accumulator;
+use crate::add;
 use crate::cuda::columns::{Columns, WARPS};
 use crate::cuda::gemm::{Batch, Bias, Gemm, Operand};
 use crate::cuda::sums::{Partials, RowBlocks};
@@ -88,6 +89,7 @@ pub(super) fn backward_parameters(
     dbias: Option<Accumulator<'_>>,
 ) -> Result<()> {
     let dtype = dy.dtype();
+    let out_dtype = dweight.sum.dtype();
     let (rows, outputs) = dy.dims2()?;
     let inputs = x.dim(1)?;
     if rows == 0 {
@@ -99,18 +101,19 @@ pub(super) fn backward_parameters(
         k: rows,
         a: Operand::rows(gpu.input(dy, dtype)?, outputs).transposed(),
         b: Operand::rows(gpu.input(x, dtype)?, inputs),
-        out: Operand::rows(gpu.output(dweight.sum, DType::F32)?, inputs),
+        out: Operand::rows(gpu.output(dweight.sum, out_dtype)?, inputs),
         dtype,
-        out_dtype: DType::F32,
+        out_dtype,
         accumulate: dweight.begun,
         bias: None,
         batch: Batch::ONE,
     };
     // SAFETY: `dy` is `[rows, outputs]`, `x` is `[rows, inputs]`; the gradients are `[outputs, inputs]` and
-    // `[outputs]` in f32.
+    // `[outputs]`.
     unsafe {
         match dbias {
             None => gpu.gemm(&gemm),
+            Some(dbias) if out_dtype != DType::F32 => half_weight_and_bias(gpu, &gemm, dbias),
             Some(dbias) => weight_and_bias(gpu, &gemm, dbias),
         }
     }
@@ -138,6 +141,37 @@ pub(crate) unsafe fn weight_and_bias(gpu: &Gpu, of_weight: &Gemm, dbias: Accumul
     unsafe { gpu.gemm(of_weight) }?;
     // SAFETY: as above.
     unsafe { add_column_sums(gpu, of_weight.dtype, of_weight.a, of_weight.k, of_weight.m, dbias) }
+}
+
+/// As [`weight_and_bias`], for a weight whose gradient has a half type. cuBLASLt writes the sums in the type of
+/// the product, so it computes only those for an accumulator of this type.
+///
+/// # Safety
+/// As [`weight_and_bias`].
+unsafe fn half_weight_and_bias(gpu: &Gpu, of_weight: &Gemm, dbias: Accumulator<'_>) -> Result<()> {
+    let bias_dtype = dbias.sum.dtype();
+    if bias_dtype == of_weight.out_dtype && !dbias.begun {
+        // SAFETY: the caller's promise; the vector has a value for each row of the output.
+        if unsafe { gpu.gemm_with_row_sums(of_weight, gpu.output(dbias.sum, bias_dtype)?) }? {
+            return Ok(());
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { gpu.gemm(of_weight) }?;
+    let Gemm { dtype, a, k: rows, m: outputs, .. } = *of_weight;
+    if bias_dtype == DType::F32 {
+        // SAFETY: the caller's promise.
+        return unsafe { add_column_sums(gpu, dtype, a, rows, outputs, dbias) };
+    }
+    let sums = gpu.uninitialised(outputs, DType::F32)?;
+    if dbias.begun {
+        add::accumulate(dbias.sum, Accumulator { sum: &sums, begun: false })?;
+    }
+    // SAFETY: the caller's promise; both vectors have a value for each row of the output.
+    unsafe {
+        add_column_sums(gpu, dtype, a, rows, outputs, Accumulator { sum: &sums, begun: dbias.begun })?;
+        gpu.round(gpu.input(&sums, DType::F32)?, dbias.sum)
+    }
 }
 
 /// Adds the sum over the rows of a matrix to `into`, f32.

@@ -8,7 +8,7 @@ use crate::linear;
 use crate::linear::reference;
 use crate::testing::{
     DTYPES, assert_close, assert_reference_is_differentiable, bits, double, fresh, fresh_in, on_each_device,
-    reference_gradients, within,
+    on_host, placed, reference_gradients, within,
 };
 
 fn composed(inputs: &[Tensor]) -> Result<Tensor> {
@@ -203,4 +203,77 @@ fn views(
     });
     let biases = places.map(|place| t.narrow(0, place * step, outputs).unwrap());
     (weights, biases)
+}
+
+/// Gradients in the compute type: overwritten they are those in f32, rounded once; added to, the sum is
+/// rounded once more. The bias of the weight may have either type.
+#[test]
+fn gradients_in_a_half_type_are_those_in_f32_rounded() {
+    on_each_device(|| {
+        for dtype in [DType::BF16, DType::F16] {
+            for (rows, inputs, outputs) in [(1, 1, 1), (7, 5, 3), (65, 96, 24), (1100, 33, 16), (0, 8, 8)] {
+                let x = fresh_in((rows, inputs), 1, dtype);
+                let dy = fresh_in((rows, outputs), 2, dtype);
+                for (begun, bias_dtype) in
+                    [(false, dtype), (true, dtype), (false, DType::F32), (true, DType::F32)]
+                {
+                    let half = [
+                        fresh_in((outputs, inputs), 3, dtype),
+                        fresh_in((outputs, 1), 4, bias_dtype).flatten_all().unwrap(),
+                    ];
+                    let single = half.each_ref().map(|t| placed(&on_host(t).to_dtype(DType::F32).unwrap()));
+                    for [weight, bias] in [half.each_ref(), single.each_ref()] {
+                        let [dweight, dbias] = [weight, bias].map(|sum| Accumulator { sum, begun });
+                        linear::backward_parameters(&dy, &x, dweight, Some(dbias)).unwrap();
+                    }
+                    for ((got, want), dtype) in half.iter().zip(&single).zip([dtype, bias_dtype]) {
+                        assert_close("gradient", got, &double(want), within(dtype, 1e-6, 1.0));
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Weights and biases of three maps in one buffer of the compute type, as those of queries, keys and values,
+/// overwritten and added to.
+#[test]
+fn gradients_of_several_maps_may_have_a_half_type() {
+    on_each_device(|| {
+        let (rows, inputs, outputs) = (65usize, 16usize, 40usize);
+        let step = 64 + (outputs * inputs).next_multiple_of(64);
+        let x = fresh_in((rows, inputs), 1, DType::BF16);
+        let all = fresh_in((3, rows, outputs), 2, DType::BF16);
+        for (places, has_bias, begun) in [
+            ([1, 0, 2], true, false),
+            ([1, 0, 2], true, true),
+            ([0, 1, 2], false, false),
+            ([1, 0, 3], true, false),
+        ] {
+            let half = fresh_in(4 * step, 3, DType::BF16);
+            let single = placed(&on_host(&half).to_dtype(DType::F32).unwrap());
+            for whole in [&half, &single] {
+                let (weights, biases) = views(whole, places, step, outputs, inputs);
+                let dys = [0, 1, 2].map(|map| all.get(map).unwrap());
+                let maps = [0, 1, 2].map(|map| linear::MapGradients {
+                    dy_to: &dys[map],
+                    dweight_oi: Accumulator { sum: &weights[map], begun },
+                    dbias_o: has_bias.then_some(Accumulator { sum: &biases[map], begun }),
+                });
+                linear::backward_parameters_of_maps(&x, maps).unwrap();
+            }
+            assert_close("gradients", &half, &double(&single), within(DType::BF16, 1e-6, 1.0));
+        }
+    });
+}
+
+#[test]
+fn gradients_of_a_type_that_no_product_has_are_refused() {
+    let [x, dy] = [(3, 5), (3, 4)].map(|shape| fresh_in(shape, 1, DType::BF16));
+    let error = |weight: DType, bias: DType| {
+        let [dweight, dbias] = [fresh_in((4, 5), 1, weight), fresh_in(4, 2, bias)];
+        linear::backward_parameters(&dy, &x, &dweight, Some((&dbias).into())).unwrap_err().to_string()
+    };
+    assert!(error(DType::F16, DType::F32).contains("the weight gradient is F16, dy is BF16"));
+    assert!(error(DType::F32, DType::BF16).contains("the bias gradient is BF16, that of the weight F32"));
 }

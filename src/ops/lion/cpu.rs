@@ -6,9 +6,9 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use crate::element::{Element, by_dtype};
 use crate::simd::kernel;
 use crate::update::cpu::{Adam, Block, clipped, with_blocks};
-use crate::update::{Buffers, Group, Hyper};
+use crate::update::{Buffers, Group, Groups, Hyper};
 
-pub(super) fn update(buffers: Buffers<'_, 1>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+pub(super) fn update(buffers: Buffers<'_, 1>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };
     match buffers.shadow {
         None => run::<f32>(buffers, groups, &hyper),
@@ -16,16 +16,17 @@ pub(super) fn update(buffers: Buffers<'_, 1>, groups: &[Group], hyper: &Hyper) -
     }
 }
 
-fn run<T: Element>(buffers: Buffers<'_, 1>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+fn run<T: Element>(buffers: Buffers<'_, 1>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let Adam { multiplier, rest1, rest2, .. } = Adam::new(hyper);
     with_blocks::<T, 1, _>(buffers, groups, |blocks| {
         blocks.into_par_iter().for_each(|block| {
             let Block { parameters, gradients, state: [momentum], shadow, group: Some(index) } = block else {
                 return;
             };
-            let Group { weight_decay, lr_scale, .. } = groups[index];
+            let Group { weight_decay, lr_scale, .. } = groups.list[index];
             let decay = (hyper.lr * f64::from(weight_decay)) as f32 * lr_scale;
             let rule = Rule { multiplier, rest1, rest2, decay, step_size: hyper.lr as f32 * lr_scale };
+            let gradients = &gradients.widened();
             match shadow {
                 None => update_values(parameters, gradients, momentum, &rule),
                 Some(shadow) => update_and_round(parameters, gradients, momentum, shadow, &rule),

@@ -15,7 +15,7 @@ __device__ void update(const UpdateArgs& a) {
         constexpr int N = decltype(count)::value;
         float p[N], g[N], m[N];
         load<N>(p, a.parameters + i);
-        load<N>(g, a.gradients + i);
+        load_gradients<N>(g, a, chunk.segment, i);
         load<N>(m, a.first + i);
 #pragma unroll
         for (int k = 0; k < N; k++) {

@@ -10,7 +10,7 @@ use crate::testing::{
     DTYPES, assert_close, assert_same_for_any_thread_count, assert_same_on_each_device, bits, double, far,
     fresh, fresh_in, has_room, on_each_device, on_host, placed,
 };
-use crate::update::{Clip, Group};
+use crate::update::{Clip, Group, half_gradients};
 
 fn hyper(step: u64) -> Hyper {
     Hyper {
@@ -26,7 +26,7 @@ fn hyper(step: u64) -> Hyper {
 
 fn buffers(tensors: [&Tensor; 3]) -> Buffers<'_, 1> {
     let [parameters, gradients, momentum] = tensors;
-    Buffers { parameters, gradients, state: [momentum], shadow: None, clip: None }
+    Buffers { parameters, gradients, half_gradients: None, state: [momentum], shadow: None, clip: None }
 }
 
 fn zeros(count: usize) -> Tensor {
@@ -210,4 +210,11 @@ fn overlapping_groups_and_step_zero_are_refused() {
     let message =
         update(buffers([&tensors[0], &tensors[1], &short]), &[], &hyper(1)).unwrap_err().to_string();
     assert!(message.contains("lion: state tensor 1"), "{message}");
+}
+
+#[test]
+fn gradients_of_two_types_are_read() {
+    half_gradients::two_buffers_of_gradients_are_as_good_as_one::<1>(|buffers, groups, hyper| {
+        update(buffers, groups, hyper)
+    });
 }

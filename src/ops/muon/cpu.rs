@@ -10,8 +10,8 @@ use crate::muon::{COEFFICIENTS, EPS, Settings};
 use crate::parallel::BLOCK_VALUES;
 use crate::simd::{kernel, sum_of_squares};
 use crate::tensor::{values, with_slice_mut, with_values_mut};
-use crate::update::cpu::clipped;
-use crate::update::{Buffers, Group, Hyper};
+use crate::update::cpu::{clipped, with_gradients};
+use crate::update::{Buffers, Group, Groups, Hyper};
 
 /// Rows of a symmetric product that are computed at a time; columns before them are mirrored.
 const SYMMETRIC_ROWS: usize = 256;
@@ -21,7 +21,7 @@ const MIRRORED_ROWS: usize = 16;
 
 pub(super) fn update(
     buffers: Buffers<'_, 1>,
-    groups: &[Group],
+    groups: Groups<'_>,
     shapes: &[[usize; 2]],
     hyper: &Hyper,
     settings: &Settings,
@@ -37,12 +37,11 @@ pub(super) fn update(
 
 fn run<T: Element>(
     buffers: Buffers<'_, 1>,
-    groups: &[Group],
+    groups: Groups<'_>,
     shapes: &[[usize; 2]],
     hyper: &Hyper,
     settings: &Settings,
 ) -> Result<()> {
-    let gradients = values::<f32>(buffers.gradients)?;
     let [momentum] = buffers.state;
     let averaging = Averaging {
         multiplier: hyper.gradient_multiplier,
@@ -51,10 +50,15 @@ fn run<T: Element>(
         share: if settings.nesterov { settings.momentum as f32 } else { 1.0 },
     };
     let mut room = Room::<T>::new(shapes);
-    for (Group { range, weight_decay, lr_scale }, &shape) in groups.iter().zip(shapes) {
-        let squares = with_slice_mut(momentum, |momentum| {
-            room.average(&gradients[range.clone()], &mut momentum[range.clone()], &averaging)
-        })?;
+    for (index, (Group { range, weight_decay, lr_scale }, &shape)) in
+        groups.list.iter().zip(shapes).enumerate()
+    {
+        let squares = with_gradients(&buffers, groups, |gradients| {
+            let gradients = gradients.of(index, range.clone()).widened();
+            with_slice_mut(momentum, |momentum| {
+                room.average(&gradients, &mut momentum[range.clone()], &averaging)
+            })
+        })??;
         room.orthogonalise(shape, (1.0 / squares.sqrt().max(EPS)) as f32, settings.ns_steps);
         let change = Change {
             decay: (hyper.lr * f64::from(*weight_decay)) as f32 * lr_scale,

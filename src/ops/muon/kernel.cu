@@ -32,9 +32,11 @@ __device__ void average(const MuonArgs& a) {
     for (i64 i = start + threadIdx.x; i < end; i += blockDim.x) {
         float u = 0.0f;
         if (is_finite) {
+            float gradient[1];
+            load_gradients<1>(gradient, a.update, segment, segment.start + i);
             float* momentum = a.update.first + segment.start + i;
             // Must not be fused with the subtractions below, so that the result has the same bits as on the CPU.
-            float g = __fmul_rn(a.update.gradients[segment.start + i], multiplier);
+            float g = __fmul_rn(gradient[0], multiplier);
             float m = fmaf(a.update.rest1, g - *momentum, *momentum);
             *momentum = m;
             u = fmaf(a.share, m - g, g);

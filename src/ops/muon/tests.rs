@@ -8,7 +8,7 @@ use crate::testing::{
     DTYPES, assert_close, assert_same_for_any_thread_count, bits, double, fresh, fresh_in, on_each_device,
     on_host, placed,
 };
-use crate::update::{Clip, Group};
+use crate::update::{Clip, Group, half_gradients};
 
 const SETTINGS: Settings =
     Settings { momentum: 0.95, nesterov: true, ns_steps: 5, adjust_lr: AdjustLr::MatchRmsAdamw };
@@ -58,6 +58,7 @@ impl State {
         Buffers {
             parameters: &self.parameters,
             gradients,
+            half_gradients: None,
             state: [&self.momentum],
             shadow: self.shadow.as_ref(),
             clip: None,
@@ -373,7 +374,14 @@ fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 3] {
         let norm = placed(&from_vec(vec![264.6], 1).unwrap());
         let clip = Some(Clip { norm: &norm, max_norm });
         let gradients = &fresh(count, 10 + step);
-        let buffers = Buffers { parameters, gradients, state: [momentum], shadow: Some(shadow), clip };
+        let buffers = Buffers {
+            parameters,
+            gradients,
+            half_gradients: None,
+            state: [momentum],
+            shadow: Some(shadow),
+            clip,
+        };
         update(buffers, &groups(&SHAPES, &DECAYS), &SHAPES, &hyper(step), &SETTINGS).unwrap();
     }
     whole
@@ -449,4 +457,11 @@ fn groups_that_are_not_the_matrices_are_refused() {
     assert!(error(&[empty], &[[3, 0]]).contains("[3, 0]"));
     let beyond = Group { range: 25..31, ..groups[0].clone() };
     assert!(error(&[beyond], &[[2, 3]]).contains("25..31"));
+}
+
+#[test]
+fn gradients_of_two_types_are_read() {
+    half_gradients::two_buffers_of_gradients_are_as_good_as_one::<1>(|buffers, groups, hyper| {
+        update(buffers, groups, &half_gradients::SHAPES, hyper, &SETTINGS)
+    });
 }

@@ -1,17 +1,31 @@
 //! The norm on the CPU: sums of squares of fixed blocks, added in order.
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use rayon::iter::ParallelIterator;
 use rayon::slice::ParallelSlice;
 
+use crate::element::{Element, by_dtype};
 use crate::simd::kernel;
-use crate::tensor::{from_vec, values, with_slice};
+use crate::tensor::{from_vec, values};
 use crate::{parallel, simd};
 
-pub(super) fn l2(t: &Tensor) -> Result<Tensor> {
-    let blocks: Vec<f64> =
-        with_slice(t, |x| x.par_chunks(parallel::BLOCK_VALUES).map(sum_of_squares).collect())?;
+pub(super) fn l2(parts: &[&Tensor]) -> Result<Tensor> {
+    let mut blocks = Vec::new();
+    for part in parts {
+        blocks.extend(by_dtype!("norm", part, T => squares::<T>(part))?);
+    }
     from_vec(vec![blocks.iter().sum::<f64>().sqrt()], 1)
+}
+
+/// The sum of squares of each block.
+fn squares<T: Element>(t: &Tensor) -> Result<Vec<f64>> {
+    let values = values::<T>(t)?;
+    let blocks = values.par_chunks(parallel::BLOCK_VALUES).map(|block| {
+        // An f32 block is read in place.
+        let mut room = vec![0.0; if T::DTYPE == DType::F32 { 0 } else { block.len() }];
+        sum_of_squares(T::widen_row(block, &mut room))
+    });
+    Ok(blocks.collect())
 }
 
 pub(super) fn poison(norm: &Tensor, totals: &Tensor) -> Result<()> {

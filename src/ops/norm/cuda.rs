@@ -47,26 +47,34 @@ fn block_values(count: usize) -> usize {
     count.div_ceil(MOST_BLOCKS).next_multiple_of(4).max(16 * THREADS as usize)
 }
 
-pub(super) fn l2(gpu: &Gpu, t: &Tensor) -> Result<Tensor> {
-    let count = t.elem_count();
-    let block_values = block_values(count);
-    let blocks = count.div_ceil(block_values);
+pub(super) fn l2(gpu: &Gpu, parts: &[&Tensor]) -> Result<Tensor> {
+    let counts = parts.iter().map(|part| part.elem_count());
+    let blocks: usize = counts.map(|count| count.div_ceil(block_values(count))).sum();
     // At least one partial sum, because a GPU cannot allocate zero bytes.
     let partials = gpu.uninitialised(blocks.max(1), DType::F64)?;
     let norm = gpu.uninitialised(1, DType::F64)?;
-    let values = gpu.input(t, DType::F32)?;
-    let squares = SquaresArgs {
-        values,
-        partials: gpu.output(&partials, DType::F64)?,
-        count: count as i64,
-        block_values: block_values as i64,
-        // The number of values need not be a multiple of four: the kernel checks the end.
-        wide: wide::flag(4, DType::F32, &[values]),
-    };
-    // SAFETY: the blocks cover the values, and each block has a partial sum.
-    unsafe { gpu.launch(SQUARES, None, Grid::of(blocks, THREADS).with_shared(ROOM_BYTES), &squares) }?;
-    let root =
-        RootArgs { partials: squares.partials, norm: gpu.output(&norm, DType::F64)?, count: blocks as i64 };
+    let first = gpu.output(&partials, DType::F64)?;
+    let mut before = 0;
+    for part in parts {
+        let count = part.elem_count();
+        let block_values = block_values(count);
+        let blocks = count.div_ceil(block_values);
+        let values = gpu.input(part, part.dtype())?;
+        let squares = SquaresArgs {
+            values,
+            partials: first.plus(before * DType::F64.size_in_bytes()),
+            count: count as i64,
+            block_values: block_values as i64,
+            // The number of values need not be a multiple of four: the kernel checks the end. Four values of
+            // a half type are 8 bytes.
+            wide: wide::flag(4, DType::F32, &[values]),
+        };
+        let grid = Grid::of(blocks, THREADS).with_shared(ROOM_BYTES);
+        // SAFETY: the blocks cover the values, and each block has a partial sum.
+        unsafe { gpu.launch(SQUARES, Some(part.dtype()), grid, &squares) }?;
+        before += blocks;
+    }
+    let root = RootArgs { partials: first, norm: gpu.output(&norm, DType::F64)?, count: blocks as i64 };
     // SAFETY: there are as many partial sums as blocks, and one norm.
     unsafe { gpu.launch(ROOT, None, Grid::of(1, THREADS).with_shared(ROOM_BYTES), &root) }?;
     Ok(norm)

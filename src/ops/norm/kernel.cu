@@ -6,14 +6,16 @@
 #include "common.cuh"
 
 struct SquaresArgs {
-    const float* values;
+    const void* values;  // f32 or a half type
     double* partials;  // [blocks]
     i64 count;
     i64 block_values;  // a multiple of 4
     u32 wide;
 };
 
+template <typename T>
 __device__ void sum_squares(const SquaresArgs& a) {
+    const T* values = static_cast<const T*>(a.values);
     double* room = reinterpret_cast<double*>(shared_memory());
     i64 first = i64(blockIdx.x) * a.block_values, end = min(first + a.block_values, a.count);
     double sum = 0.0;
@@ -21,9 +23,9 @@ __device__ void sum_squares(const SquaresArgs& a) {
     for (i64 i = first + 4 * threadIdx.x; i < end; i += 4 * blockDim.x) {
         float x[4];
         if (a.wide && i + 4 <= end) {
-            load<4>(x, a.values + i);
+            load<4>(x, values + i);
         } else {
-            for (int k = 0; k < 4; k++) x[k] = i + k < end ? a.values[i + k] : 0.0f;
+            for (int k = 0; k < 4; k++) x[k] = i + k < end ? widen(values[i + k]) : 0.0f;
         }
 #pragma unroll
         for (int k = 0; k < 4; k++) sum = fma(double(x[k]), double(x[k]), sum);
@@ -31,7 +33,7 @@ __device__ void sum_squares(const SquaresArgs& a) {
     sum = block_sum(sum, room);
     if (threadIdx.x == 0) a.partials[blockIdx.x] = sum;
 }
-KERNEL(norm_squares, SquaresArgs, 512, sum_squares)
+KERNELS(norm_squares, SquaresArgs, 512, sum_squares)
 
 struct RootArgs {
     const double* partials;

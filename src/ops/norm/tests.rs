@@ -1,8 +1,12 @@
 //! The norm compared with its reference, and of values whose squares overflow or underflow in f32.
 
+use candle_core::DType;
+
 use super::*;
 use crate::tensor::from_vec;
-use crate::testing::{assert_same_for_any_thread_count, double, fresh, on_each_device, placed};
+use crate::testing::{
+    assert_same_for_any_thread_count, double, fresh, fresh_in, on_each_device, on_host, placed,
+};
 
 /// The norm as a number.
 fn l2(t: &Tensor) -> Result<f64> {
@@ -67,4 +71,22 @@ fn a_loss_that_is_not_finite_poisons_the_norm() {
 
 fn totals_with(loss: f64) -> Tensor {
     placed(&from_vec(vec![loss, 1.0], 2).unwrap())
+}
+
+/// The squares of half types are exact in f64, so the norm of several parts is that of their values in f32.
+#[test]
+fn parts_of_several_types_have_one_norm() {
+    on_each_device(|| {
+        for lens in [[0, 3, 1], [100_003, 8193, 40_000]] {
+            let parts =
+                [fresh(lens[0], 1), fresh_in(lens[1], 2, DType::BF16), fresh_in(lens[2], 3, DType::F16)];
+            let got = l2_of_parts(&parts.each_ref()).unwrap().to_vec1::<f64>().unwrap()[0];
+            let squares = parts
+                .each_ref()
+                .map(|part| l2(&placed(&on_host(part).to_dtype(DType::F32).unwrap())).unwrap().powi(2));
+            let want = squares.iter().sum::<f64>().sqrt();
+            assert!((got - want).abs() <= 1e-12 * want, "{lens:?}: {got} {want}");
+        }
+        assert!(l2_of_parts(&[]).is_err());
+    });
 }

@@ -6,12 +6,12 @@ use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use crate::element::{Element, by_dtype};
 use crate::simd::{kernel, sum_of_squares};
 use crate::update::cpu::{Adam, Block, clipped, with_blocks};
-use crate::update::{Buffers, Group, Hyper};
+use crate::update::{Buffers, Group, Groups, Hyper};
 
 /// Number of values that are buffered on the stack, in the L1 cache, before their squares are summed.
 const TILE: usize = 1024;
 
-pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+pub(super) fn update(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };
     match buffers.shadow {
         None => run::<f32>(buffers, groups, &hyper),
@@ -19,22 +19,22 @@ pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> R
     }
 }
 
-fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+fn run<T: Element>(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let adam = Adam::new(hyper);
     with_blocks::<T, 2, _>(buffers, groups, |mut blocks| {
         let squares = blocks.par_iter_mut().map(|block| {
             let index = block.group?;
             let [first, second] = &mut block.state;
-            Some((index, advance(block.gradients, first, second, &adam)))
+            Some((index, advance(&block.gradients.widened(), first, second, &adam)))
         });
         let squares: Vec<Option<(usize, f64)>> = squares.collect();
-        let clips = clips(groups, squares.into_iter().flatten());
+        let clips = clips(groups.list, squares.into_iter().flatten());
         blocks.par_iter_mut().for_each(|block| {
             let Block { parameters, state: [first, second], shadow, group: Some(index), .. } = block else {
                 return;
             };
-            let scale = groups[*index].lr_scale * clips[*index];
-            let decay = (hyper.lr * f64::from(groups[*index].weight_decay)) as f32 * scale;
+            let scale = groups.list[*index].lr_scale * clips[*index];
+            let decay = (hyper.lr * f64::from(groups.list[*index].weight_decay)) as f32 * scale;
             let rule = Rule { adam, decay, step_size: (hyper.lr / adam.correction1) as f32 * scale };
             match shadow {
                 None => apply(parameters, first, second, &rule),

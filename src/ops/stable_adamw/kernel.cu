@@ -14,7 +14,7 @@ __device__ void advance_moments(const UpdateArgs& a) {
     each_four(a, chunk, [&](i64 i, auto count) {
         constexpr int N = decltype(count)::value;
         float g[N], m[N], v[N];
-        load<N>(g, a.gradients + i);
+        load_gradients<N>(g, a, chunk.segment, i);
         load<N>(m, a.first + i);
         load<N>(v, a.second + i);
 #pragma unroll

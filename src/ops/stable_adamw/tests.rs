@@ -4,7 +4,7 @@ use super::*;
 use crate::tensor::from_vec;
 use crate::testing::{assert_close, double, fresh, on_each_device, on_host, placed, relative_error};
 use crate::update::whole_tensors::{State, TENSORS, group, groups, hyper, part, values, zeros};
-use crate::update::{Group, whole_tensors};
+use crate::update::{Group, half_gradients, whole_tensors};
 
 /// Parameters after each of five steps of the paper's algorithm in f64 (`scripts/make_optimizer_golden.py`):
 /// two tensors of three with decay 0.1 and 0, lr 0.01, betas 0.9 and 0.98, eps 1e-6, gradients
@@ -175,4 +175,11 @@ fn groups_after_two_billion_elements_are_updated_like_any_other() {
 #[test]
 fn overlapping_groups_and_step_zero_are_refused() {
     whole_tensors::overlapping_groups_and_step_zero_are_refused(apply, "stable_adamw");
+}
+
+#[test]
+fn gradients_of_two_types_are_read() {
+    half_gradients::two_buffers_of_gradients_are_as_good_as_one::<2>(|buffers, groups, hyper| {
+        update(buffers, groups, hyper)
+    });
 }

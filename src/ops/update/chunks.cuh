@@ -15,12 +15,15 @@ struct Segment {
     i64 first_chunk;  // number of its first chunk; its chunks have consecutive numbers
     float decay;     // weight decay per unit of learning rate
     float lr_scale;  // factor of the learning rate
+    i64 gradient_start;     // of its gradients in their buffer
+    i64 are_gradients_half;  // 1 if that is the bf16 buffer
 };
 
 // Same layout as `UpdateArgs` in cuda.rs.
 struct UpdateArgs {
     float* parameters;
     const float* gradients;
+    const bf16* half_gradients;  // null if all gradients are f32
     float* first;
     float* second;            // null if the rule has one state tensor
     void* shadow;             // null if there is no shadow
@@ -98,6 +101,17 @@ __device__ __forceinline__ void each_four(const UpdateArgs& a, const Chunk& chun
     if (first < before - chunk.start) f(chunk.start + first, Count<1>());
     for (i64 four = first; four < fours; four += step) f(before + 4 * four, Count<4>());
     if (first < chunk.end - after) f(after + first, Count<1>());
+}
+
+// Loads N gradients, those of the elements `i..i + N` of the segment's parameters.
+template <int N>
+__device__ __forceinline__ void load_gradients(float (&g)[N], const UpdateArgs& a, const Segment& segment, i64 i) {
+    i64 at = segment.gradient_start + (i - segment.start);
+    if (segment.are_gradients_half) {
+        load<N>(g, a.half_gradients + at);
+    } else {
+        load<N>(g, a.gradients + at);
+    }
 }
 
 // `m += (1 - beta1) * (g - m)` and `v = beta2 * v + (1 - beta2) * g^2`, with `g` multiplied first.

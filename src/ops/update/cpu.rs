@@ -1,21 +1,75 @@
 //! Splits the flat buffers into blocks for all threads, and the arithmetic that AdamW and its relatives
 //! share.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use candle_core::{Result, Tensor};
+use half::bf16;
 
 use crate::element::Element;
 use crate::parallel;
 use crate::tensor::{values, with_slice_mut, with_values_mut};
-use crate::update::{Buffers, Clip, Group, Hyper};
+use crate::update::{Buffers, Clip, GradientPlace, Groups, Hyper};
 
 /// The same range of all buffers, which is within one group, or outside of all groups.
 pub(crate) struct Block<'a, T, const S: usize> {
     pub(crate) parameters: &'a mut [f32],
-    pub(crate) gradients: &'a [f32],
+    pub(crate) gradients: Gradients<'a>,
     pub(crate) state: [&'a mut [f32]; S],
     pub(crate) shadow: Option<&'a mut [T]>,
     /// Index of the group; `None` for frozen elements, which are in no group.
     pub(crate) group: Option<usize>,
+}
+
+/// The gradients of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Gradients<'a> {
+    Single(&'a [f32]),
+    Half(&'a [bf16]),
+}
+
+impl<'a> Gradients<'a> {
+    /// The gradients in f32, exactly.
+    pub(crate) fn widened(self) -> Cow<'a, [f32]> {
+        match self {
+            Self::Single(values) => Cow::Borrowed(values),
+            Self::Half(values) => Cow::Owned(values.iter().map(|value| value.widen()).collect()),
+        }
+    }
+}
+
+/// The gradients of all groups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AllGradients<'a> {
+    single: &'a [f32],
+    half: &'a [bf16],
+    groups: Groups<'a>,
+}
+
+impl<'a> AllGradients<'a> {
+    /// The gradients of the elements `range` of the parameters, which are within group number `index`.
+    pub(crate) fn of(&self, index: usize, range: Range<usize>) -> Gradients<'a> {
+        let Some(&GradientPlace { is_half, start }) = self.groups.places.get(index) else {
+            return Gradients::Single(&self.single[range]);
+        };
+        let before = self.groups.list[index].range.start;
+        let range = range.start - before + start..range.end - before + start;
+        if is_half { Gradients::Half(&self.half[range]) } else { Gradients::Single(&self.single[range]) }
+    }
+}
+
+/// Calls `f` with the gradients of all groups.
+pub(crate) fn with_gradients<const S: usize, R>(
+    buffers: &Buffers<'_, S>,
+    groups: Groups<'_>,
+    f: impl FnOnce(AllGradients<'_>) -> R,
+) -> Result<R> {
+    let single = values::<f32>(buffers.gradients)?;
+    match buffers.half_gradients {
+        None => Ok(f(AllGradients { single: &single, half: &[], groups })),
+        Some(half) => Ok(f(AllGradients { single: &single, half: &values::<bf16>(half)?, groups })),
+    }
 }
 
 /// Calls `f` with the blocks of all buffers, in order. The bounds of the blocks depend only on the groups.
@@ -24,22 +78,23 @@ pub(crate) struct Block<'a, T, const S: usize> {
 /// The list of blocks takes about a hundred bytes for each 600 KB of buffers.
 pub(crate) fn with_blocks<T: Element, const S: usize, R>(
     buffers: Buffers<'_, S>,
-    groups: &[Group],
+    groups: Groups<'_>,
     f: impl FnOnce(Vec<Block<'_, T, S>>) -> R,
 ) -> Result<R> {
-    let gradients = values::<f32>(buffers.gradients)?;
-    let cut = |shadow: Option<&mut [T]>| {
-        with_slice_mut(buffers.parameters, |parameters| {
-            with_state(&buffers.state, Vec::with_capacity(S), |state| {
-                let state = state.try_into().expect("there is a slice for each tensor");
-                f(split(parameters, state, &gradients, shadow, groups))
-            })
-        })?
-    };
-    match buffers.shadow {
-        None => cut(None),
-        Some(shadow) => with_values_mut(shadow, |shadow| cut(Some(shadow)))?,
-    }
+    with_gradients(&buffers, groups, |gradients| {
+        let cut = |shadow: Option<&mut [T]>| {
+            with_slice_mut(buffers.parameters, |parameters| {
+                with_state(&buffers.state, Vec::with_capacity(S), |state| {
+                    let state = state.try_into().expect("there is a slice for each tensor");
+                    f(split(parameters, state, gradients, shadow))
+                })
+            })?
+        };
+        match buffers.shadow {
+            None => cut(None),
+            Some(shadow) => with_values_mut(shadow, |shadow| cut(Some(shadow)))?,
+        }
+    })?
 }
 
 /// Calls `f` with the values of `slices`, followed by those of `tensors`.
@@ -69,9 +124,8 @@ pub(crate) fn clipped<const S: usize>(buffers: &Buffers<'_, S>, hyper: &Hyper) -
 fn split<'a, T, const S: usize>(
     mut parameters: &'a mut [f32],
     mut state: [&'a mut [f32]; S],
-    mut gradients: &'a [f32],
+    gradients: AllGradients<'a>,
     mut shadow: Option<&'a mut [T]>,
-    groups: &[Group],
 ) -> Vec<Block<'a, T, S>> {
     const WITHIN: &str = "groups were checked to lie within the buffers";
     let count = parameters.len();
@@ -82,13 +136,14 @@ fn split<'a, T, const S: usize>(
             let len = (end - at).min(parallel::BLOCK_VALUES);
             let parameters = parameters.split_off_mut(..len).expect(WITHIN);
             let state = state.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
-            let gradients = gradients.split_off(..len).expect(WITHIN);
+            // The gradients of frozen elements are not read.
+            let gradients = group.map_or(Gradients::Single(&[]), |group| gradients.of(group, at..at + len));
             let shadow = shadow.as_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
             blocks.push(Block { parameters, gradients, state, shadow, group });
             at += len;
         }
     };
-    for (index, group) in groups.iter().enumerate() {
+    for (index, group) in gradients.groups.list.iter().enumerate() {
         cut(group.range.start, None);
         cut(group.range.end, Some(index));
     }

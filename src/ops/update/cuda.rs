@@ -7,7 +7,7 @@ use candle_core::{DType, Result, Tensor};
 
 use crate::cuda::{Address, Gpu, Grid, Kernel, wide};
 use crate::update::cpu::Adam;
-use crate::update::{Buffers, Group, Groups, Hyper};
+use crate::update::{Buffers, GradientPlace, Group, Groups, Hyper};
 
 /// Number of threads in a block.
 const THREADS: u32 = 256;
@@ -20,6 +20,7 @@ pub(crate) const CHUNK: usize = 16_384;
 pub(crate) struct UpdateArgs {
     parameters: Address,
     gradients: Address,
+    half_gradients: Address,
     first: Address,
     second: Address,
     shadow: Address,
@@ -66,7 +67,10 @@ impl Update {
         let mut state = buffers.state.iter().map(|t| gpu.output(t, DType::F32));
         let args = UpdateArgs {
             parameters: gpu.output(buffers.parameters, DType::F32)?,
-            gradients: gpu.output(buffers.gradients, DType::F32)?,
+            gradients: gpu.input(buffers.gradients, DType::F32)?,
+            half_gradients: buffers
+                .half_gradients
+                .map_or(Ok(Address::NULL), |t| gpu.input(t, DType::BF16))?,
             first: state.next().unwrap_or(Ok(Address::NULL))?,
             second: state.next().unwrap_or(Ok(Address::NULL))?,
             shadow: buffers.shadow.map_or(Ok(Address::NULL), |shadow| gpu.output(shadow, dtype))?,
@@ -87,11 +91,9 @@ impl Update {
             wide: 0,
         };
         // The address of a missing buffer is 0, which counts as aligned.
-        let wide = wide::flag(
-            4,
-            DType::F32,
-            &[args.parameters, args.gradients, args.first, args.second, args.shadow],
-        );
+        let addresses =
+            [args.parameters, args.gradients, args.half_gradients, args.first, args.second, args.shadow];
+        let wide = wide::flag(4, DType::F32, &addresses) * u32::from(table.are_gradients_aligned);
         Ok(Some(Self { args: UpdateArgs { wide, ..args }, table, dtype }))
     }
 
@@ -115,8 +117,10 @@ pub(crate) fn grid(blocks: usize) -> Grid {
 /// The array of `Segment` (see `chunks.cuh`) on a GPU.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
-    /// Four I64 values for each segment.
+    /// Six I64 values for each segment.
     rows: Tensor,
+    /// True if gradients begin as many values before or after a multiple of four as their parameters.
+    are_gradients_aligned: bool,
     /// Number of groups that are not empty.
     pub(crate) segments: usize,
     /// Number of chunks, which is the number of blocks of a pass over the buffers.
@@ -128,32 +132,42 @@ impl Table {
     /// keeps it if the groups have room for one ([`crate::update::KeptGroups`]). Returns `None` if all groups
     /// are empty.
     fn kept_or_new(gpu: &Gpu, groups: Groups<'_>) -> Result<Option<Self>> {
-        let Some(kept) = groups.table else { return Self::new(gpu, groups.list) };
+        let Some(kept) = groups.table else { return Self::new(gpu, groups) };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.as_ref().is_some_and(|table| table.rows.device().same_device(gpu.device())) {
-            *kept = Self::new(gpu, groups.list)?;
+            *kept = Self::new(gpu, groups)?;
         }
         Ok(kept.clone())
     }
 
-    fn new(gpu: &Gpu, groups: &[Group]) -> Result<Option<Self>> {
+    fn new(gpu: &Gpu, groups: Groups<'_>) -> Result<Option<Self>> {
         let (rows, chunks) = rows(groups);
         if rows.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Self { segments: rows.len() / 4, rows: gpu.upload(&rows)?, chunks }))
+        let mut begins = groups.list.iter().zip(groups.places);
+        let are_gradients_aligned = begins.all(|(group, place)| group.range.start % 4 == place.start % 4);
+        let segments = rows.len() / ROW_WORDS;
+        Ok(Some(Self { segments, rows: gpu.upload(&rows)?, are_gradients_aligned, chunks }))
     }
 }
 
-/// Returns the segments as four 64-bit words each, and the number of chunks.
-fn rows(groups: &[Group]) -> (Vec<i64>, usize) {
-    let mut rows = Vec::with_capacity(4 * groups.len());
+/// Number of 64-bit words of a `Segment` in `chunks.cuh`.
+const ROW_WORDS: usize = 6;
+
+/// Returns the segments as [`ROW_WORDS`] words each, and the number of chunks.
+fn rows(groups: Groups<'_>) -> (Vec<i64>, usize) {
+    let mut rows = Vec::with_capacity(ROW_WORDS * groups.list.len());
     let mut chunks = 0;
-    for Group { range, weight_decay, lr_scale } in groups.iter().filter(|group| !group.range.is_empty()) {
-        // GPUs are little-endian: the decay, which comes first in `Segment`, is the lower half of the last
-        // word.
+    for (index, group) in groups.list.iter().enumerate().filter(|(_, group)| !group.range.is_empty()) {
+        let Group { range, weight_decay, lr_scale } = group;
+        let in_place = GradientPlace { is_half: false, start: range.start };
+        let place = groups.places.get(index).unwrap_or(&in_place);
+        // GPUs are little-endian: the decay, which comes before the scale in `Segment`, is the lower half of
+        // their word.
         let factors = u64::from(weight_decay.to_bits()) | u64::from(lr_scale.to_bits()) << 32;
         rows.extend([range.start as i64, range.end as i64, chunks as i64, factors as i64]);
+        rows.extend([place.start as i64, i64::from(place.is_half)]);
         chunks += range.len().div_ceil(CHUNK);
     }
     (rows, chunks)
@@ -162,7 +176,6 @@ fn rows(groups: &[Group]) -> (Vec<i64>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
     use crate::update::KeptGroups;
 
     #[test]
@@ -172,9 +185,14 @@ mod tests {
         let chunk = CHUNK as i64;
         let scale = i64::from(2f32.to_bits()) << 32;
         let decay = scale | i64::from(0.5f32.to_bits());
-        let want = [[3, chunk + 4, 0, decay], [chunk + 9, chunk + 10, 2, scale]].concat();
-        assert_eq!(rows(&groups), (want, 3));
-        assert_eq!(rows(&[]), (vec![], 0));
+        let want = [[3, chunk + 4, 0, decay, 3, 0], [chunk + 9, chunk + 10, 2, scale, chunk + 9, 0]].concat();
+        assert_eq!(rows((&groups).into()), (want, 3));
+        assert_eq!(rows((&[]).into()), (vec![], 0));
+        let places = [(true, 7), (false, 0), (true, 64)];
+        let places = places.map(|(is_half, start)| GradientPlace { is_half, start }).to_vec();
+        let kept = KeptGroups::with_places(groups.to_vec(), places);
+        let want = [[3, chunk + 4, 0, decay, 7, 1], [chunk + 9, chunk + 10, 2, scale, 64, 1]].concat();
+        assert_eq!(rows((&kept).into()), (want, 3));
     }
 
     #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]

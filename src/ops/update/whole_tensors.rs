@@ -47,6 +47,7 @@ impl State {
         Buffers {
             parameters,
             gradients,
+            half_gradients: None,
             state: [first_moment, second_moment],
             shadow: self.shadow.as_ref(),
             clip: None,
@@ -144,6 +145,7 @@ fn clipped_run(update: Update, shadow: DType, offset: usize) -> [Tensor; 5] {
         let buffers = Buffers {
             parameters,
             gradients,
+            half_gradients: None,
             state: [first_moment, second_moment],
             shadow: Some(shadow),
             clip,
@@ -201,6 +203,7 @@ pub(crate) fn groups_after_two_billion_elements_are_updated_like_any_other(updat
             let buffers = Buffers {
                 parameters,
                 gradients,
+                half_gradients: None,
                 state: [first_moment, second_moment],
                 shadow: Some(shadow),
                 clip: None,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use candle_core::DType;
 use serde_json::Value;
 
 use crate::machine::{Machine, Place};
@@ -19,7 +20,7 @@ use data::batches::{Cursor, Planner, StepBatches};
 use data::tokenizer::Tokenizer;
 use model::distributed::leaves;
 use model::interop::HubConfig;
-use model::layers::Layout;
+use model::layers::{GradientPlaces, Layout};
 use model::models::memory::{Outline, Prediction, StepSizes};
 use model::optim;
 
@@ -287,13 +288,21 @@ impl Shapes {
             + exchanged
             + average;
         Prediction {
-            state_bytes: step.state_bytes + optimizer_bytes + more - elsewhere,
+            state_bytes: step.state_bytes + optimizer_bytes + more - elsewhere - self.halved(training, place),
             temporary_bytes: step.temporary_bytes
                 + optim::temporary_bytes(self.outline.layout(), training, place.compute),
             evaluation_bytes: evaluation.evaluation_bytes,
             saving_bytes: copied + if is_copied { self.checkpoint_bytes(training) } else { gathered },
             ..step
         }
+    }
+
+    /// Bytes that gradients in bf16 take less than in f32.
+    fn halved(&self, training: &TrainingConfig, place: Place) -> u64 {
+        if place.weight_gradients == DType::F32 || training.gradient_accumulation_steps > 1 {
+            return 0;
+        }
+        2 * GradientPlaces::new(self.outline.layout()).half_len() as u64
     }
 
     /// Number of f32 values in the state of the optimizer.
@@ -342,4 +351,31 @@ pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
     }
     let rows = training.num_train_epochs * rows_per_epoch as f64;
     ((rows / training.rows_per_update() as f64).ceil() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::families::{EncoderConfig, named_model};
+    use model::models::Blueprint;
+
+    /// Gradients of the linear maps of the layers and the head, and of the biases of queries, keys and values,
+    /// take two bytes instead of four in steps of one micro-batch.
+    #[test]
+    fn gradients_in_bf16_take_half_the_memory() {
+        let model = named_model("tiny").unwrap();
+        let EncoderConfig { hidden_size, num_hidden_layers, intermediate_size, .. } = model.encoder;
+        let outline = Box::new(Blueprint::masked_lm(&model));
+        let shapes = Shapes { outline, model, length: 128, targets: TargetShare::OfTokens(0.15) };
+        let place = Place::alone(DType::BF16, true);
+        let half = Place { weight_gradients: DType::BF16, ..place };
+        let [one, two] = [1, 2].map(|gradient_accumulation_steps| {
+            let training = TrainingConfig { gradient_accumulation_steps, ..TrainingConfig::default() };
+            let bytes = [place, half].map(|place| shapes.prediction(1024, &training, place).state_bytes);
+            bytes[0] - bytes[1]
+        });
+        let layer = 4 * hidden_size * hidden_size + 2 * hidden_size * intermediate_size + 3 * hidden_size;
+        let head = hidden_size * hidden_size;
+        assert_eq!((one, two), (2 * (num_hidden_layers * layer + head) as u64, 0));
+    }
 }

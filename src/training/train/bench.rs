@@ -19,12 +19,15 @@ use crate::tasks::{Supervised, Task, list};
 use crate::telemetry::Progress;
 use crate::train::run::stepper;
 use crate::train::step::Share;
+use base::error::Problem;
 use base::families::ModelConfig;
 use base::rng::{Purpose, Stream};
 use config::{
-    ComputeType, MuonConfig, OptimizerType, PretrainConfig, PretrainTask, RtdConfig, TrainingConfig,
+    ComputeType, MuonConfig, OptimizerType, PrecisionConfig, PretrainConfig, PretrainTask, RtdConfig,
+    TrainingConfig, WeightGradients,
 };
 use data::batches::Batch;
+use model::layers::GradientPlaces;
 use model::models::memory::{Outline, StepSizes};
 use model::models::{Blueprint, Model};
 use model::optim;
@@ -71,6 +74,8 @@ pub struct Case {
     pub task: TimedTask,
     /// Number type of activations and matrix products.
     pub compute: ComputeType,
+    /// Type of the gradients that matrix products write, where `compute` is bf16.
+    pub weight_gradients: WeightGradients,
     /// Rows of a step (B).
     pub rows: usize,
     /// Tokens of a row, none of them padding.
@@ -119,7 +124,7 @@ impl Case {
     ) -> Result<Timing> {
         // From here on every step needs the memory that the step before it has freed.
         let _keeping = memory::keep_freed_blocks();
-        let machine = Machine::alone(device, Policy::plain(self.compute, &Hardware::of(device))?);
+        let machine = Machine::alone(device, self.policy(device)?);
         let watch = Watch { case: self, machine: &machine, least_steps, least_seconds, after_step };
         match &self.task {
             TimedTask::Pretraining { task, rtd, .. } => {
@@ -132,6 +137,13 @@ impl Case {
                 watch.steps(&Supervised { model }.computing_in(machine.policy.compute)?)
             }
         }
+    }
+
+    fn policy(&self, device: &Device) -> Result<Policy, Problem> {
+        let compute = self.compute.into();
+        let weight_gradients = self.weight_gradients;
+        let precision = PrecisionConfig { compute, weight_gradients, ..PrecisionConfig::default() };
+        Policy::new(&precision, &Hardware::of(device))
     }
 
     fn pretraining(&self, task: Option<PretrainTask>, rtd: &RtdConfig) -> PretrainConfig {
@@ -173,7 +185,9 @@ impl Case {
         let training = self.training();
         let optimizer_bytes = 4 * optim::state_values(layout, &training)
             + optim::temporary_bytes(layout, &training, step.compute);
-        Ok(outline.memory(&step).total() + optimizer_bytes)
+        let is_half = self.weight_gradients == WeightGradients::Bf16 && self.compute == ComputeType::Bf16;
+        let halved = if is_half { 2 * GradientPlaces::new(layout).half_len() as u64 } else { 0 };
+        Ok(outline.memory(&step).total() + optimizer_bytes - halved)
     }
 
     /// Labels of a step.
@@ -353,6 +367,7 @@ mod tests {
             model: named_model(name).unwrap(),
             task: masked(0.15),
             compute: ComputeType::F32,
+            weight_gradients: WeightGradients::F32,
             gradient_checkpointing: false,
             optim: OptimizerType::Adamw,
             muon: MuonConfig::default(),

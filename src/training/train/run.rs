@@ -444,13 +444,13 @@ pub fn stepper(
     machine: &Machine,
     seed: u64,
 ) -> Result<Stepper> {
-    let mut gradients = Gradients::new(parameters)?;
+    let mut gradients = Gradients::with_weights_in(parameters, machine.policy.weight_gradients)?;
     let sums = machine.world.sums_meanwhile();
     if let Some(sums) = sums.clone() {
         gradients.tell(move |range, values| sums.add(range, values).map_err(candle_core::Error::wrap));
     }
     Ok(Stepper {
-        optimizer: Optimizer::among(machine.world, parameters, training)?,
+        optimizer: Optimizer::among(machine.world, parameters, training, gradients.places())?,
         gradients,
         max_grad_norm: training.max_grad_norm,
         seed,

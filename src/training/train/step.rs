@@ -134,7 +134,7 @@ impl Stepper {
         self.gradients.end_leaves()?;
         // A loss that is not finite stops the update in every process.
         let parts = self.shared(parts)?;
-        let norm = norm::l2(self.gradients.flat()?)?;
+        let norm = norm::l2_of_parts(&self.gradients.buffers()?.parts())?;
         for loss in parts.iter().flat_map(|part| &part.losses) {
             loss.poison(&norm)?;
         }

@@ -5,6 +5,7 @@ mod average;
 mod divergence;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 mod gpu_step;
+mod half_gradients;
 mod together;
 mod whole;
 

@@ -21,7 +21,7 @@ use crate::trials::record;
 use base::error::{Class, Problem, class_of};
 use base::fs;
 use base::scores::mean;
-use config::{EvaluationConfig, NamedTask, PrecisionConfig, PretrainConfig};
+use config::{EvaluationConfig, NamedTask, PrecisionConfig, PretrainConfig, WeightGradients};
 use model::interop::{PretrainedFolder, read_folder};
 
 /// The folder for probes inside the run folder.
@@ -67,7 +67,9 @@ impl<'a> Probes<'a> {
                 with.progress.note(&format!("{}: {note}", task.name));
             }
             check(task, config.data.max_seq_length)?;
-            task.config.precision = precision.clone();
+            // A task may add up micro-batches, and its scores are compared with those of other runs.
+            task.config.precision =
+                PrecisionConfig { weight_gradients: WeightGradients::F32, ..precision.clone() };
             list::finetuned(task.config.goal(), ReadExamples(task))?;
         }
         let names: Vec<String> = tasks
@@ -91,7 +93,8 @@ impl<'a> Probes<'a> {
     /// Returns the mean score of one task over its seeds; `None` if all of them diverged.
     fn score(&self, task: &NamedTask, folder: &PretrainedFolder, output: &Path) -> Result<Option<f64>> {
         // The notes of each fine-tuning run would drown those of the pretraining run.
-        let with = Equipment { progress: &Progress::silent(), ..self.with };
+        let machine = self.with.machine.with_f32_gradients();
+        let with = Equipment { machine: &machine, progress: &Progress::silent(), ..self.with };
         let scores = list::finetuned(task.config.goal(), FinetuneSeeds { task, folder, output, with })?;
         // If the score of one seed is NaN (not defined), so is the mean.
         Ok((!scores.is_empty()).then(|| mean(&scores)))

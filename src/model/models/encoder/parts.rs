@@ -133,6 +133,7 @@ impl<'a> Parts<'a> {
             return layers.map(|layer| self.layer(layer)).collect();
         }
         let shared = self.layer(0);
+        self.registry.share_part(Part::Layer(0));
         layers.map(|layer| shared.again_as(layer)).collect()
     }
 
@@ -245,7 +246,10 @@ impl<'a> Parts<'a> {
         let hidden = self.config.encoder.hidden_size;
         match self.names.attention {
             AttentionNames::Apart(names) => {
-                names.map(|name| self.map(layer, name, [hidden, hidden], Role::Input))
+                let maps = names.map(|name| self.map(layer, name, [hidden, hidden], Role::Input));
+                // The products of these maps sum the gradients of their biases, too.
+                maps.iter().filter_map(|map| map.bias).for_each(|bias| self.registry.mark_product(bias));
+                maps
             }
             AttentionNames::Together(name) => self.maps_of_one_tensor(layer, name),
             AttentionNames::ByHead(name) => {

@@ -16,7 +16,9 @@ use crate::train::bench::{Case, TimedTask};
 use crate::train::run;
 use crate::train::step::Share;
 use base::families::{EncoderConfig, ModelConfig, named_model};
-use config::{ComputeType, MuonConfig, OptimizerType, PretrainTask, RtdConfig, TrainingConfig};
+use config::{
+    ComputeType, MuonConfig, OptimizerType, PretrainTask, RtdConfig, TrainingConfig, WeightGradients,
+};
 use data::batches::Batch;
 use model::models::Model;
 use model::precision::{Hardware, Policy};
@@ -32,6 +34,7 @@ fn case(name: &str, layers: usize, rows: usize, length: usize) -> Case {
         model,
         task: pretraining(None),
         compute: ComputeType::Bf16,
+        weight_gradients: WeightGradients::F32,
         gradient_checkpointing: false,
         rows,
         length,
@@ -183,6 +186,28 @@ fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
     }
 }
 
+/// A product writes the gradient of each weight of a layer; the norm and the update read it. In bf16 that is
+/// two bytes less each time, and the only further launch is that of the norm of the second buffer.
+#[test]
+fn gradients_in_bf16_save_memory_traffic_and_a_layer_has_as_many_launches() {
+    let [single, half] = [WeightGradients::F32, WeightGradients::Bf16].map(|weight_gradients| {
+        let steps = [1, 2].map(|layers| step(&Case { weight_gradients, ..case("base", layers, 64, 128) }));
+        for product in products(&steps[1]) {
+            assert_eq!(rules::slow(&product), [""; 0], "{product:?}");
+        }
+        steps.map(|events| counts(&events))
+    });
+    let further = [0, 1].map(|layers| half[layers].0[0] - single[layers].0[0]);
+    assert_eq!(further, [1, 1], "launches");
+    for layers in [0, 1] {
+        assert_eq!(half[layers].0[1..], single[layers].0[1..], "products and clearings");
+    }
+    let hidden = named_model("base").unwrap().encoder.hidden_size as f64;
+    let of_layer = 3.0 * 2.0 * (12.0 * hidden * hidden + 3.0 * hidden) / 1e9;
+    let saved = [single, half].map(|steps| steps[1].1 - steps[0].1);
+    assert!((saved[0] - saved[1] - of_layer).abs() < 0.01 * of_layer, "{saved:?} GB, {of_layer} less");
+}
+
 /// The masked language model of DeBERTa-v3, with the vocabulary of the published model.
 #[test]
 fn steps_with_relative_positions_keep_the_rules_and_their_number_of_launches() {
@@ -215,6 +240,7 @@ fn steps_of_a_pair_and_of_other_types_keep_the_rules() {
         Case { gradient_checkpointing: true, ..disentangled.clone() },
         disentangled,
         Case { compute: ComputeType::F16, ..case("tiny", 1, 3, 37) },
+        Case { weight_gradients: WeightGradients::Bf16, ..case("tiny", 1, 3, 37) },
         Case { compute: ComputeType::F32, ..case("tiny", 1, 3, 37) },
         Case { gradient_checkpointing: true, ..pair.clone() },
         pair,

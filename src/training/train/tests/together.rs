@@ -21,7 +21,7 @@ use model::models::Model;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A model of 107,000 parameters.
-fn small() -> ModelConfig {
+pub(super) fn small() -> ModelConfig {
     let encoder = EncoderConfig {
         vocab_size: 512,
         hidden_size: 64,
@@ -69,7 +69,7 @@ fn trained_masked_lm(micro: &[Batch], world: World) -> (Vec<StepBits>, Vec<u32>)
 }
 
 /// One micro-batch of a segment of 35 tokens.
-fn batch(number: u32) -> Batch {
+pub(super) fn batch(number: u32) -> Batch {
     Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9])
 }
 
