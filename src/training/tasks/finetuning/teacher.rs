@@ -79,7 +79,7 @@ impl<T: FinetuningTask> Examples<T> {
         }
         stage.finish(&self.agreement(&taught));
         if let Some(note) = T::Input::note_of_predict(rows.len(), &unusual) {
-            progress.note_once(&format!("the teacher: {note}"));
+            progress.note_once(&format!("the teacher: {}", note.trim_start_matches("note: ")));
         }
         Ok(taught)
     }
