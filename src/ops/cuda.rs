@@ -15,9 +15,12 @@
 //! previous batch is computed: see `packet.rs`. The CPU implementation is the reference; masks and dropout
 //! draw from the same counter-based random numbers on both.
 
+mod algorithms;
 pub(crate) mod apart;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 mod candidates;
+#[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+mod choices;
 pub(crate) mod columns;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 pub mod described;
@@ -26,6 +29,8 @@ mod gpu;
 pub mod libraries;
 mod machine;
 mod packet;
+#[cfg(any(test, feature = "cuda"))]
+mod recent;
 #[cfg(any(test, feature = "cuda-on-host"))]
 pub mod rules;
 pub(crate) mod segments;
@@ -42,8 +47,11 @@ mod driver;
 #[path = "cuda/host/mod.rs"]
 mod driver;
 
+use std::collections::BTreeMap;
+
 use candle_core::{DType, Device, Result, Shape, Tensor, WithDType, bail};
 
+pub use algorithms::{Algorithm, Algorithms};
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::Event;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
@@ -182,6 +190,19 @@ impl Gpu {
     /// Returns the candle device on which tensors of this GPU are allocated.
     pub fn device(&self) -> &Device {
         self.0.device()
+    }
+
+    /// Returns the algorithms that this process has chosen so far for the products of this GPU, or has taken
+    /// over from an earlier run.
+    pub fn algorithms(&self) -> Result<Algorithms> {
+        self.0.algorithms()
+    }
+
+    /// Uses the algorithms of an earlier run from now on, also for products that have one already. They must
+    /// come from a GPU of this name and this version of the library. An algorithm that the library does not
+    /// accept for a product is not used there.
+    pub fn use_algorithms(&self, chosen: &BTreeMap<String, Algorithm>) {
+        self.0.use_algorithms(chosen);
     }
 
     /// Allocates a tensor without initialising it: the next kernel that is launched must write all of it.

@@ -20,6 +20,7 @@ pub mod meter;
 mod own_folder;
 pub mod phases;
 pub mod probe;
+mod products;
 pub mod replay;
 pub mod request;
 pub mod results;

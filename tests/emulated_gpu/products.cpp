@@ -44,8 +44,15 @@ std::vector<float> widened(const char* from, const Layout& layout, bool transpos
     return all;
 }
 
-void multiply(const Product& product, const char* a_from, const Layout& a, const char* b_from, const Layout& b,
-              float beta, char* to, const Layout& out, char* vector) {
+// An algorithm is its number: those with odd ones add up from the end, which the bits of a sum show.
+constexpr int ALGORITHMS = 8;
+
+struct Algorithm {
+    uint64_t number, reserved[7];
+};
+
+void multiply(const Product& product, bool from_end, const char* a_from, const Layout& a, const char* b_from,
+              const Layout& b, float beta, char* to, const Layout& out, char* vector) {
     size_t m = out.rows, n = out.cols, k = product.transposed[0] ? a.rows : a.cols;
     if ((product.transposed[0] ? a.cols : a.rows) != m || (product.transposed[1] ? b.cols : b.rows) != k ||
         (product.transposed[1] ? b.rows : b.cols) != n) {
@@ -63,7 +70,8 @@ void multiply(const Product& product, const char* a_from, const Layout& a, const
             if (product.epilogue == 4) sums[row] += widen(vector, product.vector_type, row);
         }
         float of_column = 0;
-        for (size_t depth = 0; depth < k; depth++) {
+        for (size_t i = 0; i < k; i++) {
+            size_t depth = from_end ? k - 1 - i : i;
             float factor = right[col * k + depth];
             of_column += factor;
             const float* column = &left[depth * m];
@@ -114,7 +122,7 @@ FUNCTION cublasLtMatmulPreferenceDestroy(void* preference) { return cublasLtDest
 FUNCTION cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 
 struct Found {
-    uint64_t algorithm[8];
+    Algorithm algorithm;
     size_t workspace_bytes;
     int state;
     float waves;
@@ -122,17 +130,24 @@ struct Found {
 };
 FUNCTION cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int asked, Found* found,
                                         int* count) {
-    for (int i = 0; i < asked; i++) found[i] = {{uint64_t(i)}, 0, 0, 1, {}};
-    return *count = asked, 0;
+    *count = asked < ALGORITHMS ? asked : ALGORITHMS;
+    for (int i = 0; i < *count; i++) found[i] = {{uint64_t(i), {}}, 0, 0, 1, {}};
+    return 0;
 }
+FUNCTION cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const Algorithm* algorithm, Found* found) {
+    if (algorithm->number >= ALGORITHMS) return 7;
+    return *found = {*algorithm, 0, 0, 1, {}}, 0;
+}
+extern "C" __attribute__((visibility("default"))) size_t cublasLtGetVersion() { return 130000; }
 FUNCTION cublasLtMatmul(void*, void* described, const float* alpha, const void* a, void* a_layout, const void* b,
-                        void* b_layout, const float* beta, const void* c, void*, void* d, void* d_layout, const void*,
-                        void*, size_t, void* stream) {
+                        void* b_layout, const float* beta, const void* c, void*, void* d, void* d_layout,
+                        const Algorithm* algorithm, void*, size_t, void* stream) {
     if (*alpha != 1 || c != d) fail("a product is scaled, or added to another matrix");
     auto product = *static_cast<Product*>(described);
     auto left = *static_cast<Layout*>(a_layout), right = *static_cast<Layout*>(b_layout);
     auto out = *static_cast<Layout*>(d_layout);
     float factor = *beta;
+    bool from_end = algorithm->number % 2;
     auto lock = emulated::locked();
     emulated::queue(emulated::stream_of(stream), [=] {
         for (int64_t i = 0; i < out.batch; i++) {
@@ -142,7 +157,7 @@ FUNCTION cublasLtMatmul(void*, void* described, const float* alpha, const void* 
             auto* vector = static_cast<char*>(product.vector);
             if (vector) vector += i * product.vector_stride * int64_t(bytes_of(product.vector_type));
             auto* to = const_cast<char*>(at(d, out));
-            multiply(product, at(a, left), left, at(b, right), right, factor, to, out, vector);
+            multiply(product, from_end, at(a, left), left, at(b, right), right, factor, to, out, vector);
         }
         return true;
     });

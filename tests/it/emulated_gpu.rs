@@ -1,9 +1,13 @@
 //! The program as it is built for GPUs, on a GPU that is none (`tests/emulated_gpu`): training comes to the numbers
 //! of the CPU, in one process and in several that add up by NCCL.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::notes::skipped;
 use crate::pretrain::electra;
@@ -41,7 +45,7 @@ fn libraries() -> Option<PathBuf> {
 /// Processes of one run with these variables, by number.
 struct Gpus<'a> {
     place: &'a Workplace,
-    libraries: &'a PathBuf,
+    libraries: &'a Path,
     variables: &'a [(&'a str, &'a str)],
     sets: &'a [&'a str],
 }
@@ -175,4 +179,114 @@ fn where_one_of_several_is_killed_the_others_end_and_fewer_go_on() {
         Finished::from(child.wait_with_output().expect("ends")).ok();
     }
     assert_near(&cpu, &place, 1e-4, "two, then one");
+}
+
+/// The algorithms of a run of one process, by their products.
+fn algorithms(place: &Workplace) -> Value {
+    place.json("products.json")["ranks"][0]["chosen"].clone()
+}
+
+/// Changes `products.json` of a run, and its hash with it.
+fn forge(place: &Workplace, change: impl FnOnce(&mut Value)) {
+    let mut content = place.json("products.json");
+    change(&mut content["ranks"]);
+    let ranks = serde_json::to_vec(&content["ranks"]).expect("is JSON");
+    let digits: Vec<String> = Sha256::digest(&ranks).iter().map(|byte| format!("{byte:02x}")).collect();
+    content["sha256"] = digits.concat().into();
+    fs::write(place.run_path("products.json"), serde_json::to_vec(&content).expect("is JSON"))
+        .expect("writes");
+}
+
+/// Algorithm 1 adds up from the end, and the library never proposes it first: what it computes shows that a
+/// resumed run has it from the file.
+fn use_algorithm_1(ranks: &mut Value) {
+    for algorithm in ranks[0]["chosen"].as_object_mut().expect("is an object").values_mut() {
+        *algorithm = algorithm_1();
+    }
+}
+
+fn algorithm_1() -> Value {
+    format!("{:016x}{:0112}", 1, 0).into()
+}
+
+/// Trains up to a step, on one GPU with these variables, and returns what the program says.
+fn train_to(step: u64, place: &Workplace, libraries: &Path, variables: &[(&str, &str)]) -> String {
+    let steps = format!("training.max_steps={step}");
+    let sets = [&SETS[..], &[&steps]].concat();
+    Gpus { place, libraries, variables, sets: &sets }.run(1).stderr
+}
+
+/// A run of six steps that was resumed after three, when its folder was changed, and what the second sitting says.
+fn resumed(libraries: &Path, change: impl FnOnce(&Workplace)) -> (Workplace, String) {
+    let place = Workplace::new();
+    train_to(3, &place, libraries, &[]);
+    change(&place);
+    let said = train_to(6, &place, libraries, &[]);
+    (place, said)
+}
+
+#[test]
+fn a_resumed_run_uses_the_algorithms_of_the_run_so_far() {
+    let Some(libraries) = libraries() else { return };
+    let (plain, said) = resumed(&libraries, |_| {});
+    assert!(!said.contains("products.json"), "{said}");
+    let (other, _) = resumed(&libraries, |place| forge(place, use_algorithm_1));
+    let of_file = algorithms(&other);
+    let kept = of_file.as_object().expect("is an object").values().filter(|one| **one == algorithm_1());
+    assert!(kept.count() > 10, "they were not chosen anew: {of_file}");
+    assert_ne!(other.series("train/loss"), plain.series("train/loss"), "and computed the products");
+    assert_near(&plain, &other, 1e-4, "sums from the end");
+
+    // Chosen by time: another sitting would find others to be the fastest.
+    let timed = [("MLMTRAIN_PRODUCTS", "timed")];
+    let place = Workplace::new();
+    train_to(3, &place, &libraries, &timed);
+    let of_first_half = algorithms(&place);
+    train_to(6, &place, &libraries, &timed);
+    let of_whole = algorithms(&place);
+    for (product, algorithm) in of_first_half.as_object().expect("is an object") {
+        assert_eq!(of_whole[product], *algorithm, "{product}");
+    }
+    assert_near(&plain, &place, 1e-4, "timed");
+
+    // Each of several processes has its own.
+    let place = Workplace::new();
+    Gpus { place: &place, libraries: &libraries, variables: &[], sets: &SETS }.run(2);
+    let ranks = place.json("products.json")["ranks"].clone();
+    for rank in [0, 1] {
+        assert_eq!(ranks[rank]["device"], format!("emulated GPU {rank}"));
+    }
+    assert_eq!(ranks.as_array().map(Vec::len), Some(2));
+}
+
+/// It costs a line, and algorithms are chosen as if there were none.
+#[test]
+fn stored_algorithms_that_cannot_be_used_are_chosen_anew() {
+    type Change = fn(&Workplace);
+    let unusable: [(&str, Change); 3] = [
+        ("is not used: its algorithms are of cuBLASLt 130000 on `H200`, this is", |place| {
+            forge(place, |ranks| {
+                use_algorithm_1(ranks);
+                ranks[0]["device"] = "H200".into();
+            });
+        }),
+        ("is not used: its algorithms are of cuBLASLt 120000 on `emulated GPU 0`, this is", |place| {
+            forge(place, |ranks| {
+                use_algorithm_1(ranks);
+                ranks[0]["library"] = "cuBLASLt 120000".into();
+            });
+        }),
+        ("products.json: is not a list of algorithms: EOF", |place| {
+            let whole = fs::read(place.run_path("products.json")).expect("is there");
+            fs::write(place.run_path("products.json"), &whole[..whole.len() / 2]).expect("writes");
+        }),
+    ];
+    let Some(libraries) = libraries() else { return };
+    let (plain, _) = resumed(&libraries, |_| {});
+    for (words, change) in unusable {
+        let (place, said) = resumed(&libraries, change);
+        assert!(said.contains(words) && said.contains("chosen anew"), "`{words}` is not in:\n{said}");
+        assert_eq!(place.metrics(), plain.metrics(), "{words}");
+        assert_eq!(algorithms(&place), algorithms(&plain), "{words}");
+    }
 }

@@ -1,8 +1,11 @@
 //! Driver of a build without CUDA: no device is a GPU, so a `Driver` or `Slot` never exists, and their
 //! methods can never be called.
 
+use std::collections::BTreeMap;
+
 use candle_core::{DType, Device, Shape, Tensor, bail};
 
+use super::algorithms::{Algorithm, Algorithms};
 use super::gemm::Gemm;
 use super::slots::{Room, Slots};
 use super::{Address, Grid, Kernel, Memory, Properties, Unavailable};
@@ -29,6 +32,14 @@ impl Driver {
     }
 
     pub(super) fn device(&self) -> &Device {
+        match self.0 {}
+    }
+
+    pub(super) fn algorithms(&self) -> candle_core::Result<Algorithms> {
+        match self.0 {}
+    }
+
+    pub(super) fn use_algorithms(&self, _: &BTreeMap<String, Algorithm>) {
         match self.0 {}
     }
 

@@ -1,8 +1,9 @@
 //! Choice among the algorithms that cuBLASLt's heuristic proposes for a product: its first proposal, or with
-//! `MLMTRAIN_PRODUCTS=timed` the fastest one on this GPU.
+//! `MLMTRAIN_PRODUCTS=timed` the fastest one on this GPU. A resumed run uses the choices of the run so far
+//! (`choices.rs`), whichever way they were made.
 //!
 //! Timing is off by default: algorithms sum in different orders, and which of two equally fast ones wins may
-//! change from one start of the program to the next, so a run would not be reproducible bit for bit.
+//! change from one new run to the next, so two runs of one configuration would not be equal bit for bit.
 
 #[cfg(feature = "cuda")]
 use std::sync::LazyLock;

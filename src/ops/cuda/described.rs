@@ -62,6 +62,13 @@ impl Layout {
         Self { dtype, rows, cols, leading: operand.stride, batch_count, batch_stride }
     }
 
+    /// Returns the type, sizes and distances as text. All matrices of a product have the same batch count.
+    #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+    fn key(&self) -> String {
+        let Self { dtype, rows, cols, leading, batch_stride, .. } = self;
+        format!("{}[{rows}x{cols}/{leading} +{batch_stride}]", dtype.as_str())
+    }
+
     /// Returns the bytes of the values of all matrices of the batch; a shared matrix counts once.
     fn bytes(&self) -> u64 {
         let matrices = if self.batch_stride == 0 { 1 } else { self.batch_count };
@@ -123,6 +130,43 @@ impl Description {
             ],
             workspace_bytes: WORKSPACE_BYTES,
         }
+    }
+
+    /// Describes the product for which the algorithm of `gemm` is chosen (`Gemm::in_bucket`). There the
+    /// distance between the matrices of a batch is rounded with their number of rows. How the exact distance
+    /// is aligned counts as a part of the alignment of the matrix.
+    #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+    pub(super) fn bucket_of(gemm: &Gemm, sums: Option<Address>) -> Self {
+        let mut bucket = Self::of(&gemm.in_bucket(), sums);
+        let exact = Self::of(gemm, sums);
+        for (aligned, layout) in bucket.alignments.iter_mut().zip(exact.layouts) {
+            let apart = Address((layout.batch_stride * layout.dtype.size_in_bytes()) as u64);
+            *aligned = (*aligned).min(alignment(apart));
+        }
+        bucket
+    }
+
+    /// Returns the description as a line of text, under which the algorithm of this kind of product is
+    /// stored. Different products have different lines. `tf32` is true if the product rounds its operands to
+    /// TF32.
+    #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+    pub(super) fn key(&self, tf32: bool) -> String {
+        let [a, b, d] = self.layouts.map(|layout| layout.key());
+        let [of_a, of_b] = self.transposed.map(|transposed| if transposed { "^T" } else { "" });
+        let vector = match self.epilogue {
+            Epilogue::Nothing => String::new(),
+            Epilogue::Bias => format!(" bias {} +{}", self.vector.as_str(), self.vector_stride),
+            Epilogue::ColumnSumsOfB => format!(" sums {} +{}", self.vector.as_str(), self.vector_stride),
+        };
+        let beta = u8::from(self.accumulate);
+        let [of_a_bytes, of_b_bytes, of_d_bytes, of_vector] = self.alignments;
+        let compute = if tf32 { " tf32" } else { "" };
+        format!(
+            "{a}{of_a} * {b}{of_b} = {d}{vector} beta {beta} batch {} aligned {of_a_bytes} {of_b_bytes} \
+             {of_d_bytes} {of_vector} workspace {}{compute}",
+            self.batch_count(),
+            self.workspace_bytes,
+        )
     }
 
     /// Returns true if the library may refuse this product without that being an error: callers have a

@@ -1,8 +1,8 @@
 //! Driver for real GPUs: CUDA through cudarc. Memory and launches are on the stream of candle's device, the
 //! copies of packets on a stream of their own.
 //!
-//! State of a device that candle does not keep (loaded kernels, cuBLASLt's plans) is stored once per device
-//! and looked up by the device's id.
+//! State of a device that candle does not keep (loaded kernels, cuBLASLt's algorithms and plans) is stored
+//! once per device and looked up by the device's id.
 
 mod kernels;
 mod memory;
@@ -11,10 +11,10 @@ mod plan;
 mod products;
 mod slot;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::fmt::Debug;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use candle_core::cuda::cudarc::driver::{CudaStream, DevicePtr, DeviceRepr, result};
 use candle_core::cuda::{CudaDType, DeviceId};
@@ -22,6 +22,7 @@ use candle_core::op::BackpropOp;
 use candle_core::{CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor, bail};
 use half::{bf16, f16};
 
+use super::algorithms::{Algorithm, Algorithms};
 use super::gemm::Gemm;
 use super::slots::Slots;
 use super::{Address, Grid, Kernel};
@@ -135,6 +136,18 @@ impl Driver {
         &self.device
     }
 
+    pub(super) fn algorithms(&self) -> Result<Algorithms> {
+        self.products().algorithms()
+    }
+
+    pub(super) fn use_algorithms(&self, chosen: &BTreeMap<String, Algorithm>) {
+        self.products().use_algorithms(chosen);
+    }
+
+    fn products(&self) -> MutexGuard<'_, Products> {
+        self.state.products.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> Result<Tensor> {
         match dtype {
             DType::F32 => self.state.allocate::<f32>(shape),
@@ -242,8 +255,7 @@ impl Driver {
 
     pub(super) unsafe fn gemm(&self, gemm: &Gemm, sums: Option<Address>) -> Result<bool> {
         // SAFETY: the caller's promise.
-        let done =
-            unsafe { self.state.products.lock().unwrap_or_else(PoisonError::into_inner).run(gemm, sums) };
+        let done = unsafe { self.products().run(gemm, sums) };
         done.map_err(|e| {
             let Gemm { m, n, k, dtype, out_dtype, .. } = gemm;
             candle_core::Error::msg(format!(

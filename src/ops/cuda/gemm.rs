@@ -27,6 +27,13 @@ impl Operand {
         Self { address: self.address.plus(bytes), ..self }
     }
 
+    /// Returns the distance between matrices like this one in a batch if their `rows` stored rows become
+    /// `rounded` ones. Matrices that are stored side by side, or that all products share, stay.
+    #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+    fn apart(&self, apart: usize, rows: usize, rounded: usize) -> usize {
+        if apart >= self.stride * rows { self.stride * rounded } else { apart }
+    }
+
     /// Returns the transpose; no data moves.
     #[must_use]
     pub(crate) fn transposed(self) -> Self {
@@ -51,6 +58,23 @@ impl Batch {
     pub(crate) const ONE: Self = Self { count: 1, a: 0, b: 0, out: 0, vector: 0 };
 }
 
+/// Size of a product that follows from the tokens of a batch and therefore changes from step to step. The
+/// other sizes are those of parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Varying {
+    /// All sizes are those of parameters.
+    Nothing,
+    /// `m`: the rows of the output are those of a batch.
+    Rows,
+    /// `k`: the product sums over the rows of a batch, as the gradient of a weight does.
+    Depth,
+}
+
+/// Numbers of rows are rounded up to a multiple of this for the choice of an algorithm: the height of the
+/// tiles in which most kernels compute, so that all numbers of a bucket fill the same tiles.
+#[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+const BUCKET_ROWS: usize = 128;
+
 /// The product `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` if there is one, or added to `out` if
 /// `accumulate` is set. Sums are computed in f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,6 +95,7 @@ pub(crate) struct Gemm {
     /// first.
     pub(crate) bias: Option<Bias>,
     pub(crate) batch: Batch,
+    pub(crate) varying: Varying,
 }
 
 /// Bias vector `[n]` that is added to each row of a product.
@@ -81,6 +106,30 @@ pub(crate) struct Bias {
 }
 
 impl Gemm {
+    /// Returns the product for which the algorithm is chosen: the number of rows that varies is rounded up to
+    /// a multiple of [`BUCKET_ROWS`], and matrices that are stored one after another in a batch move apart
+    /// accordingly. Only a number of stored rows is rounded, never their width: the library would choose
+    /// kernels for widths that the product does not have.
+    #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+    pub(super) fn in_bucket(&self) -> Self {
+        let Self { m, k, a, b, out, batch, .. } = *self;
+        match self.varying {
+            Varying::Rows if !a.transposed => {
+                let rounded = m.next_multiple_of(BUCKET_ROWS);
+                let [of_a, of_out] =
+                    [(a, batch.a), (out, batch.out)].map(|(matrix, apart)| matrix.apart(apart, m, rounded));
+                Self { m: rounded, batch: Batch { a: of_a, out: of_out, ..batch }, ..*self }
+            }
+            Varying::Depth if a.transposed && !b.transposed => {
+                let rounded = k.next_multiple_of(BUCKET_ROWS);
+                let [of_a, of_b] =
+                    [(a, batch.a), (b, batch.b)].map(|(matrix, apart)| matrix.apart(apart, k, rounded));
+                Self { k: rounded, batch: Batch { a: of_a, b: of_b, ..batch }, ..*self }
+            }
+            _ => *self,
+        }
+    }
+
     /// Splits the product in two where the rows of all matrices begin at multiples of 16 bytes and only a
     /// width is not a multiple of 16 bytes. cuBLASLt chooses its kernels by widths, and those for arbitrary
     /// widths take five to seven times as long (the logits of a base model with 50,265 words on an H200: 1.07
@@ -251,4 +300,126 @@ struct SpreadArgs {
     count: i64,
     cols: i64,
     stride: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::described::Description;
+    use super::*;
+
+    /// The product of a linear map in bf16: `[rows, 768] = [rows, 512] [768, 512]^T`.
+    fn forward(rows: usize) -> Gemm {
+        Gemm {
+            m: rows,
+            n: 768,
+            k: 512,
+            a: Operand::rows(Address(1 << 20), 512),
+            b: Operand::rows(Address(2 << 20), 512).transposed(),
+            out: Operand::rows(Address(3 << 20), 768),
+            dtype: DType::BF16,
+            out_dtype: DType::BF16,
+            accumulate: false,
+            bias: Some(Bias { address: Address(4 << 20), dtype: DType::BF16 }),
+            batch: Batch::ONE,
+            varying: Varying::Rows,
+        }
+    }
+
+    /// The product of the gradient of its weight: `[768, 512] = [rows, 768]^T [rows, 512]`.
+    fn of_weight(rows: usize) -> Gemm {
+        Gemm {
+            m: 768,
+            n: 512,
+            k: rows,
+            a: Operand::rows(Address(3 << 20), 768).transposed(),
+            b: Operand::rows(Address(1 << 20), 512),
+            out: Operand::rows(Address(2 << 20), 512),
+            out_dtype: DType::F32,
+            bias: None,
+            varying: Varying::Depth,
+            ..forward(rows)
+        }
+    }
+
+    /// Three maps of one input, whose outputs are stored one after another.
+    fn three(rows: usize) -> Gemm {
+        let parameters = 768 * 512 + 768;
+        let batch = Batch { count: 3, a: 0, b: parameters, out: rows * 768, vector: parameters };
+        Gemm { batch, ..forward(rows) }
+    }
+
+    /// Twelve heads, which are columns of one matrix, and whose outputs are stored one after another.
+    fn heads(rows: usize) -> Gemm {
+        let batch = Batch { count: 12, a: 64, b: 64, out: rows * 512, vector: 0 };
+        let out = Operand::rows(Address(3 << 20), 512);
+        Gemm { n: 512, k: 64, out, bias: None, batch, ..forward(rows) }
+    }
+
+    fn key(gemm: &Gemm) -> String {
+        Description::bucket_of(gemm, None).key(false)
+    }
+
+    #[test]
+    fn all_numbers_of_rows_of_a_bucket_have_one_description() {
+        for product in [forward, of_weight, three, heads] {
+            let [first, second] = [BUCKET_ROWS, 2 * BUCKET_ROWS].map(|rows| key(&product(rows)));
+            assert_ne!(first, second);
+            assert!((1..=BUCKET_ROWS).all(|rows| key(&product(rows)) == first));
+            assert!((BUCKET_ROWS + 1..=2 * BUCKET_ROWS).all(|rows| key(&product(rows)) == second));
+            // The largest product of the bucket is described as it is.
+            let largest = product(BUCKET_ROWS);
+            assert_eq!(largest.in_bucket(), largest);
+        }
+    }
+
+    #[test]
+    fn everything_else_that_an_algorithm_depends_on_is_part_of_the_description() {
+        type Change = fn(&mut Gemm);
+        let changes: [(&str, Change); 9] = [
+            ("width", |gemm| gemm.n -= 8),
+            ("depth", |gemm| gemm.k -= 8),
+            ("types", |gemm| gemm.dtype = DType::F16),
+            ("output", |gemm| gemm.out_dtype = DType::F32),
+            ("stride", |gemm| gemm.a.stride += 8),
+            ("transposed", |gemm| gemm.b = gemm.b.transposed()),
+            ("bias", |gemm| gemm.bias = None),
+            ("beta", |gemm| gemm.accumulate = true),
+            ("alignment", |gemm| gemm.a.address = gemm.a.address.plus(8)),
+        ];
+        let whole = key(&forward(50));
+        for (what, change) in changes {
+            let mut product = forward(50);
+            change(&mut product);
+            assert_ne!(key(&product), whole, "{what}");
+        }
+        assert_ne!(Description::bucket_of(&forward(50), None).key(true), whole, "TF32");
+        // The second output of a batch begins at a multiple of 16 bytes, of 8, of 4 or of 2.
+        let apart = |values: usize| {
+            let batch = Batch { out: 50 * 768 + values, ..three(50).batch };
+            key(&Gemm { batch, ..three(50) })
+        };
+        let keys = [8, 4, 2, 1].map(apart);
+        assert!((1..4).all(|index| !keys[..index].contains(&keys[index])), "{keys:?}");
+        assert_eq!(apart(24), keys[0], "the distance itself does not count");
+    }
+
+    /// With widths that no product has, the library would choose kernels that cannot compute the exact ones.
+    #[test]
+    fn only_numbers_of_stored_rows_are_rounded() {
+        let columns = Gemm { a: Operand::rows(Address(1 << 20), 50).transposed(), ..forward(50) };
+        let depth = Gemm { varying: Varying::Depth, k: 50, ..forward(50) };
+        let fixed = Gemm { varying: Varying::Nothing, ..forward(50) };
+        for product in [columns, depth, fixed] {
+            assert_eq!(product.in_bucket(), product);
+        }
+    }
+
+    #[test]
+    fn the_description_of_a_bucket_is_one_line_that_a_reader_of_the_file_understands() {
+        assert_eq!(
+            key(&three(50)),
+            "bf16[512x768/512 +393984]^T * bf16[512x128/512 +0] = bf16[768x128/768 +98304] bias bf16 +393984 \
+             beta 0 batch 3 aligned 256 256 256 256 workspace 33554432"
+        );
+    }
 }

@@ -151,7 +151,7 @@ pub fn slow(product: &Description) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::Address;
-    use super::super::gemm::{Batch, Bias, Gemm, Operand};
+    use super::super::gemm::{Batch, Bias, Gemm, Operand, Varying};
     use super::*;
 
     /// The product of a linear map with a bias, in bf16: `[96, 768] = [96, 512] [768, 512]^T`.
@@ -168,6 +168,7 @@ mod tests {
             accumulate: false,
             bias: Some(Bias { address: Address(4 << 20), dtype: DType::BF16 }),
             batch: Batch::ONE,
+            varying: Varying::Rows,
         }
     }
 
@@ -205,6 +206,7 @@ mod tests {
             a: of_input.a.transposed(),
             b: map.a,
             out_dtype: DType::F32,
+            varying: Varying::Depth,
             ..of_input
         };
         for product in [

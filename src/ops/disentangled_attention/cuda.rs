@@ -13,7 +13,7 @@ use super::{InputGradients, Relative};
 use crate::attention::cuda::{Form, Kernels, TensorKernels, kernels, tensor_kernels};
 use crate::attention::{Activations, Saved, Segments, cuda};
 use crate::cuda::apart::Apart;
-use crate::cuda::gemm::{Batch, Gemm, Operand};
+use crate::cuda::gemm::{Batch, Gemm, Operand, Varying};
 use crate::cuda::{Address, Gpu};
 
 const PLAIN: Kernels = kernels!("disentangled_attention", "");
@@ -154,6 +154,7 @@ impl<'a> Pass<'a> {
             b: Operand::rows(gpu.input(contents_td, dtype)?, hidden),
             out: Operand::rows(self.rows(gpu.output(d_table, dtype)?), hidden),
             batch: Batch { a: apart, ..self.batch() },
+            varying: Varying::Depth,
             ..self.product()
         };
         // SAFETY: as in `position_scores`, and both gradients have the shapes of their tensors.
@@ -219,6 +220,7 @@ impl<'a> Pass<'a> {
             accumulate: false,
             bias: None,
             batch: Batch::ONE,
+            varying: Varying::Rows,
         }
     }
 

@@ -8,7 +8,7 @@ use candle_core::{DType, Result, Tensor};
 use crate::accumulator::Accumulator;
 use crate::cuda::Gpu;
 use crate::cuda::apart::Apart;
-use crate::cuda::gemm::{Batch, Bias, Gemm, Operand};
+use crate::cuda::gemm::{Batch, Bias, Gemm, Operand, Varying};
 use crate::cuda::sums::Partials;
 use crate::linear::{Map, MapGradients};
 
@@ -71,6 +71,7 @@ pub(super) fn forward<const N: usize>(
             out: rows * outputs,
             vector: biases.map_or(0, |biases| biases.stride),
         },
+        varying: Varying::Rows,
     };
     // SAFETY: `x` is `[rows, inputs]`. At the given strides, each map has a weight `[outputs, inputs]`, a
     // bias `[outputs]`, and an output `[rows, outputs]`.
@@ -117,6 +118,7 @@ pub(super) fn backward_parameters<const N: usize>(
         accumulate: begun,
         bias: None,
         batch: Batch { count: N, a: dys.stride, b: 0, out: weights.stride, vector: 0 },
+        varying: Varying::Depth,
     };
     let given: Vec<Accumulator<'_>> = maps.iter().filter_map(|map| map.dbias_o).collect();
     match <[Accumulator<'_>; N]>::try_from(given) {

@@ -5,7 +5,7 @@ use candle_core::{DType, Result, Tensor};
 use crate::accumulator::Accumulator;
 use crate::add;
 use crate::cuda::columns::{Columns, WARPS};
-use crate::cuda::gemm::{Batch, Bias, Gemm, Operand};
+use crate::cuda::gemm::{Batch, Bias, Gemm, Operand, Varying};
 use crate::cuda::sums::{Partials, RowBlocks};
 use crate::cuda::{Address, Gpu, Kernel, wide};
 
@@ -38,6 +38,7 @@ pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tens
         accumulate: false,
         bias: bias.map(|bias| added(gpu, bias)).transpose()?,
         batch: Batch::ONE,
+        varying: Varying::Rows,
     };
     // SAFETY: `x` is `[rows, inputs]`, the weight is `[outputs, inputs]`, the bias is `[outputs]`, and `y` is
     // `[rows, outputs]`.
@@ -76,6 +77,7 @@ fn input_gradient(gpu: &Gpu, dy: &Tensor, weight: &Tensor, dx: &Tensor, accumula
         accumulate,
         bias: None,
         batch: Batch::ONE,
+        varying: Varying::Rows,
     };
     // SAFETY: `dy` is `[rows, outputs]`, the weight `[outputs, inputs]`, `dx` `[rows, inputs]`.
     unsafe { gpu.gemm(&gemm) }
@@ -107,6 +109,7 @@ pub(super) fn backward_parameters(
         accumulate: dweight.begun,
         bias: None,
         batch: Batch::ONE,
+        varying: Varying::Depth,
     };
     // SAFETY: `dy` is `[rows, outputs]`, `x` is `[rows, inputs]`; the gradients are `[outputs, inputs]` and
     // `[outputs]`.

@@ -8,7 +8,7 @@ use candle_core::{DType, Result, Tensor};
 use super::{Draw, Map, MapGradients, Passed};
 use crate::cross_entropy::Entropy;
 use crate::cross_entropy::cuda::{Found, FoundAt, ROOM_BYTES, forward_rows, row_threads};
-use crate::cuda::gemm::{Batch, Bias, Gemm, Operand};
+use crate::cuda::gemm::{Batch, Bias, Gemm, Operand, Varying};
 use crate::cuda::{Address, Array, Gpu, Grid, Kernel};
 use crate::gumbel;
 use crate::indices::Indices;
@@ -88,6 +88,7 @@ impl Decoder<'_> {
             accumulate: false,
             bias: Some(Bias { address: self.bias, dtype: DType::F32 }),
             batch: Batch::ONE,
+            varying: Varying::Rows,
         };
         // SAFETY: the piece is within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias is
         // `[classes]`.
@@ -143,6 +144,7 @@ impl Decoder<'_> {
             accumulate: false,
             bias: None,
             batch: Batch::ONE,
+            varying: Varying::Rows,
         };
         let x = Operand::rows(self.x_at(piece.start), inputs);
         let of_weight = Gemm {
@@ -157,6 +159,7 @@ impl Decoder<'_> {
             accumulate: into.dweight_vd.begun,
             bias: None,
             batch: Batch::ONE,
+            varying: Varying::Depth,
         };
         // SAFETY: the gradient of the logits is `[rows of the piece, classes]`; the piece is within `x` and
         // `dx`, both `[.., inputs]`; the weight and its gradient are `[classes, inputs]`.

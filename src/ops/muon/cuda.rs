@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use crate::cuda::gemm::{Batch, Gemm, Operand};
+use crate::cuda::gemm::{Batch, Gemm, Operand, Varying};
 use crate::cuda::{Address, Gpu, Kernel};
 use crate::muon::Settings;
 use crate::update::cuda::{CHUNK, Update, UpdateArgs, grid};
@@ -126,6 +126,7 @@ unsafe fn step(gpu: &Gpu, [rows, cols]: [usize; 2], dtype: DType, args: &MuonArg
         accumulate: false,
         bias: None,
         batch: Batch::ONE,
+        varying: Varying::Nothing,
     };
     let square = Gemm {
         k: smaller,

@@ -31,7 +31,9 @@ use crate::train::signals::{Signals, stopped_by};
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
 use crate::train::trial::Trial;
-use crate::train::{End, StopRules, Trainer, auto_batch_size, horizon, results, resume, room, used};
+use crate::train::{
+    End, StopRules, Trainer, auto_batch_size, horizon, products, results, resume, room, used,
+};
 use base::error::Problem;
 use base::fs;
 use base::fs::FolderLock;
@@ -76,7 +78,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let (output, world) = (request.output, machine.world);
     let model = output.join(FINAL);
     let lock = lock_run_folder(output, world)?;
-    let found = find_start(request, world, progress)?;
+    let found = find_start(request, machine, progress)?;
     let parent = request.parent.filter(|_| found.is_none());
     let inputs = require_same_inputs(world, found.as_ref(), parent, log_inputs(kind.inputs()?, progress))?;
     let shapes = kind.shapes()?;
@@ -177,15 +179,19 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     Ok(Outcome { end: Some(end), step: state.step, planned_steps, results, model, task, data })
 }
 
-/// Finds the checkpoint that a run resumes from. A new run in a folder with files of another one is an error.
+/// Finds the checkpoint that a run resumes from, and uses the algorithms of that run from here on. A new run
+/// in a folder with files of another one is an error.
 fn find_start<C: Serialize + DeserializeOwned>(
     request: &Request<'_, C>,
-    world: World,
+    machine: &Machine,
     progress: &Progress,
 ) -> Result<Option<Found>> {
     let Request { start, output, config, training, .. } = request;
     let found = resume::find(start, &CheckpointStore::new(output), *config, progress)?;
-    if world.is_first() && found.is_none() {
+    if let Some(found) = &found {
+        products::use_stored(&fs::parent_of(found.resumed.checkpoint.path()), machine, progress)?;
+    }
+    if machine.world.is_first() && found.is_none() {
         used::refuse(start, output, *config, training.save_steps, progress)?;
     }
     Ok(found)

@@ -19,6 +19,7 @@ use crate::train::checkpoint_files::{
 };
 use crate::train::own_folder::OwnFolder;
 use crate::train::phases::Phases;
+use crate::train::products::ProductsFile;
 use crate::train::state::TrainState;
 use crate::train::{room, weights};
 use base::fs;
@@ -73,6 +74,7 @@ pub struct RunFolderOptions<'a> {
 pub struct RunFolder {
     pub(super) path: PathBuf,
     own: OwnFolder,
+    products: ProductsFile,
     store: CheckpointStore,
     folders: Vec<ModelFolder>,
     phases: Phases,
@@ -117,6 +119,7 @@ impl RunFolder {
         Ok(Self {
             path: path.to_path_buf(),
             own: OwnFolder::new(path),
+            products: ProductsFile::new(path, world),
             store: CheckpointStore::new(path),
             folders,
             phases,
@@ -291,6 +294,7 @@ impl RunFolder {
         self.trainer_state.best_global_step = best_step;
         self.trainer_state.best_model_checkpoint =
             best_step.map(|step| self.store.path_of(step).display().to_string());
+        self.products.collect(self.world, task.parameters().flat().device())?;
         if !self.writes() {
             return Ok(());
         }
@@ -307,6 +311,7 @@ impl RunFolder {
         }
         // After a power cut, a run resumed from this checkpoint must have the records of all steps before it.
         warnings.extend(self.sinks.sync());
+        warnings.extend(self.products.write());
         for warning in warnings {
             self.progress.warn(&warning);
         }

@@ -1,9 +1,10 @@
-//! Plan of one kind of product: its cuBLASLt descriptors and the algorithms that the library's heuristic
-//! proposes.
+//! Plan of one product: its cuBLASLt descriptors, and questions to the library about it: which algorithms
+//! its heuristic proposes, and whether it accepts a given one.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use candle_core::DType;
 use candle_core::cuda::cudarc::cublas::sys::cublasOperation_t;
 use candle_core::cuda::cudarc::cublaslt::result::CublasError;
 use candle_core::cuda::cudarc::cublaslt::sys::{
@@ -11,10 +12,9 @@ use candle_core::cuda::cudarc::cublaslt::sys::{
     cublasLtMatrixLayoutAttribute_t as LayoutOf,
 };
 use candle_core::cuda::cudarc::cublaslt::{result, sys};
-use candle_core::{DType, bail};
 
 use super::super::Address;
-use super::super::candidates::wanted;
+use super::super::algorithms::Algorithm;
 use super::super::described::{Description, Epilogue, Layout};
 
 /// True if f32 products may round their operands to TF32.
@@ -26,40 +26,29 @@ pub(in super::super) fn set_tf32(on: bool) {
     TF32.store(on, Ordering::Relaxed);
 }
 
-/// Descriptors and algorithms of one kind of product.
+/// Returns true if products of this type round their operands to TF32.
+pub(super) fn rounds_to_tf32(dtype: DType) -> bool {
+    dtype == DType::F32 && TF32.load(Ordering::Relaxed)
+}
+
+/// Descriptors of one product.
 pub(super) struct Plan {
     pub(super) product: sys::cublasLtMatmulDesc_t,
     /// Layouts of b, a and out, in cuBLASLt's order.
     pub(super) layouts: [sys::cublasLtMatrixLayout_t; 3],
-    /// Algorithms in the heuristic's order; only the chosen one after the choice.
-    pub(super) algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
 }
 
 impl Plan {
-    /// Makes the plan of a product. Returns `None` for a bias that the library cannot add, row sums that it
-    /// cannot write together with this product, or a batch that it cannot run as one; a plain product that it
-    /// cannot run is an error.
-    pub(super) fn new(
-        handle: sys::cublasLtHandle_t,
-        asked: &Description,
-    ) -> candle_core::Result<Option<Self>> {
-        match Self::described(asked).and_then(|plan| plan.with_algorithm(handle, asked)) {
-            Ok(plan) => Ok(Some(plan)),
-            Err(_) if asked.may_be_refused() => Ok(None),
-            Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
-        }
-    }
-
-    fn described(asked: &Description) -> Result<Self, CublasError> {
-        let compute = match asked.layouts[0].dtype {
-            DType::F32 if TF32.load(Ordering::Relaxed) => {
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
-            }
-            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+    /// Makes the descriptors of a product.
+    pub(super) fn new(asked: &Description) -> Result<Self, CublasError> {
+        let compute = if rounds_to_tf32(asked.layouts[0].dtype) {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+        } else {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
         };
         let product = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
         // If a later call fails, the plan is dropped and frees the descriptors made so far.
-        let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithms: Vec::new() };
+        let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3] };
         let [of_a, of_b] = asked.transposed.map(operation);
         plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of_a)?;
         plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &of_b)?;
@@ -89,11 +78,14 @@ impl Plan {
         Ok(plan)
     }
 
-    fn with_algorithm(
-        mut self,
+    /// Returns up to `most` algorithms for this product in the order of the library's heuristic, at least
+    /// one; an error if the library has no such product.
+    pub(super) fn proposals(
+        &self,
         handle: sys::cublasLtHandle_t,
         asked: &Description,
-    ) -> Result<Self, CublasError> {
+        most: usize,
+    ) -> Result<Vec<Algorithm>, CublasError> {
         let preference = Preference(result::create_matmul_pref()?);
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &asked.workspace_bytes)?;
         let [a, b, out, _] = asked.alignments;
@@ -103,7 +95,7 @@ impl Plan {
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
         let [first, second, out] = self.layouts;
         // SAFETY: the struct consists of plain numbers, for which zero is a valid value.
-        let mut found = vec![unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() }; wanted()];
+        let mut found = vec![unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() }; most];
         let mut count = 0;
         // SAFETY: all descriptors were just made and are alive, and there is room for as many results as are
         // requested.
@@ -126,15 +118,46 @@ impl Plan {
         let works = |found: &&sys::cublasLtMatmulHeuristicResult_t| {
             found.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS
         };
-        self.algorithms = found.iter().filter(works).map(|found| found.algo).collect();
-        if self.algorithms.is_empty() {
+        let algorithms: Vec<_> = found.iter().filter(works).map(|found| Algorithm(found.algo.data)).collect();
+        if algorithms.is_empty() {
             return Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
         }
-        Ok(self)
+        Ok(algorithms)
+    }
+
+    /// Returns true if the library can run this product by an algorithm that was chosen for a product of
+    /// another number of rows, in this process or an earlier one.
+    pub(super) fn accepts(
+        &self,
+        handle: sys::cublasLtHandle_t,
+        asked: &Description,
+        algorithm: Algorithm,
+    ) -> bool {
+        let [first, second, out] = self.layouts;
+        let algorithm = sys::cublasLtMatmulAlgo_t { data: algorithm.0 };
+        // SAFETY: the struct consists of plain numbers, for which zero is a valid value.
+        let mut found = unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() };
+        // SAFETY: all descriptors are alive; the library checks the bytes of the algorithm.
+        let checked = unsafe {
+            sys::cublasLtMatmulAlgoCheck(
+                handle,
+                self.product,
+                first,
+                second,
+                out,
+                out,
+                &raw const algorithm,
+                &raw mut found,
+            )
+            .result()
+        };
+        checked.is_ok()
+            && found.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS
+            && found.workspaceSize <= asked.workspace_bytes
     }
 
     /// Sets the address of the bias or of the row sums, which have the type of the output.
-    pub(super) fn set_vector(&mut self, vector: Address) -> Result<(), CublasError> {
+    pub(super) fn set_vector(&self, vector: Address) -> Result<(), CublasError> {
         self.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector.0)
     }
 

@@ -9,10 +9,12 @@ mod slot;
 mod valueless;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Shape, Tensor, bail};
 use half::{bf16, f16};
 
+use super::algorithms::{Algorithm, Algorithms};
 use super::described::Description;
 use super::gemm::Gemm;
 use super::slots::Slots;
@@ -65,6 +67,16 @@ impl Driver {
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn device(&self) -> &Device {
         &Device::Cpu
+    }
+
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the other drivers have it")]
+    pub(super) fn algorithms(&self) -> candle_core::Result<Algorithms> {
+        Ok(library::algorithms())
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn use_algorithms(&self, chosen: &BTreeMap<String, Algorithm>) {
+        library::use_algorithms(chosen);
     }
 
     /// Returns a tensor of NaN, or of zeros in types without NaN, so that values that a kernel fails to write
@@ -173,7 +185,7 @@ impl Driver {
         products::check(&product)?;
         if !record::write(|| Event::Product(product)) {
             // SAFETY: the caller's promise.
-            unsafe { products::run(&product, Places::of(gemm, sums), library::algorithm(&product)) }?;
+            unsafe { products::run(&product, Places::of(gemm, sums), library::algorithm(gemm, sums)) }?;
         }
         Ok(true)
     }

@@ -109,7 +109,7 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places, a
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::gemm::{Batch, Operand};
+    use super::super::super::gemm::{Batch, Operand, Varying};
     use super::*;
 
     /// A leading dimension that is too large breaks no rule but changes the result: the control of the tests
@@ -132,6 +132,7 @@ mod tests {
                 accumulate: false,
                 bias: None,
                 batch: Batch::ONE,
+                varying: Varying::Nothing,
             };
             let mut product = Description::of(&gemm, None);
             product.layouts[1].leading = leading;
