@@ -8,8 +8,8 @@
 //! | `y` | `[T, O]` | compute | `dy` |
 //!
 //! The compute type is f32, bf16 or f16; sums are computed in f32 and rounded once. The caller saves `x` for
-//! backward. Gradients of parameters are f32; that of a weight may have the compute type, and then that of its
-//! bias may, too.
+//! backward. Gradients of parameters are f32; that of a weight may have the compute type, and then that of
+//! its bias may, too.
 
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -91,8 +91,9 @@ pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -
     }
 }
 
-/// `dW_oi += dy_to^T x_ti` and, unless `dbias_o` is `None`, `db_o += sum over rows of dy_to`. The gradients are
-/// f32 or have the type of `dy_to`; that of the bias may only have this type if that of the weight has it.
+/// `dW_oi += dy_to^T x_ti` and, unless `dbias_o` is `None`, `db_o += sum over rows of dy_to`. The gradients
+/// are f32 or have the type of `dy_to`; that of the bias may only have this type if that of the weight has
+/// it.
 pub fn backward_parameters<'a>(
     dy_to: &Tensor,
     x_ti: &Tensor,

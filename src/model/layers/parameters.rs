@@ -147,8 +147,8 @@ impl Registry {
         self.specs[self.slots[id.0].spec].is_product = true;
     }
 
-    /// Takes back [`Self::mark_product`] for the parameters of a part of this model that several layers share:
-    /// their gradients are long sums, which bf16 would round at every summand.
+    /// Takes back [`Self::mark_product`] for the parameters of a part of this model that several layers
+    /// share: their gradients are long sums, which bf16 would round at every summand.
     pub fn share_part(&mut self, part: Part) {
         let shared = self.specs.iter_mut().filter(|spec| (spec.model, spec.part) == (self.model, part));
         shared.for_each(|spec| spec.is_product = false);

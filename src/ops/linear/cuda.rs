@@ -146,8 +146,8 @@ pub(crate) unsafe fn weight_and_bias(gpu: &Gpu, of_weight: &Gemm, dbias: Accumul
     unsafe { add_column_sums(gpu, of_weight.dtype, of_weight.a, of_weight.k, of_weight.m, dbias) }
 }
 
-/// As [`weight_and_bias`], for a weight whose gradient has a half type. cuBLASLt writes the sums in the type of
-/// the product, so it computes only those for an accumulator of this type.
+/// As [`weight_and_bias`], for a weight whose gradient has a half type. cuBLASLt writes the sums in the type
+/// of the product, so it computes only those for an accumulator of this type.
 ///
 /// # Safety
 /// As [`weight_and_bias`].

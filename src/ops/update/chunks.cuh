@@ -12,10 +12,10 @@ constexpr i64 CHUNK = 16384;
 struct Segment {
     i64 start;
     i64 end;
-    i64 first_chunk;  // number of its first chunk; its chunks have consecutive numbers
-    float decay;     // weight decay per unit of learning rate
-    float lr_scale;  // factor of the learning rate
-    i64 gradient_start;     // of its gradients in their buffer
+    i64 first_chunk;         // number of its first chunk; its chunks have consecutive numbers
+    float decay;             // weight decay per unit of learning rate
+    float lr_scale;          // factor of the learning rate
+    i64 gradient_start;      // of its gradients in their buffer
     i64 are_gradients_half;  // 1 if that is the bf16 buffer
 };
 
@@ -105,9 +105,9 @@ __device__ __forceinline__ void each_four(const UpdateArgs& a, const Chunk& chun
 
 // Loads N gradients, those of the elements `i..i + N` of the segment's parameters.
 template <int N>
-__device__ __forceinline__ void load_gradients(float (&g)[N], const UpdateArgs& a, const Segment& segment, i64 i) {
-    i64 at = segment.gradient_start + (i - segment.start);
-    if (segment.are_gradients_half) {
+__device__ __forceinline__ void load_gradients(float (&g)[N], const UpdateArgs& a, const Segment& of, i64 i) {
+    i64 at = of.gradient_start + (i - of.start);
+    if (of.are_gradients_half) {
         load<N>(g, a.half_gradients + at);
     } else {
         load<N>(g, a.gradients + at);

@@ -13,7 +13,7 @@ pub(crate) type Update<const S: usize> = fn(Buffers<'_, S>, &KeptGroups, &Hyper)
 /// The groups as matrices, of which one is larger than a chunk of a GPU.
 pub(crate) const SHAPES: [[usize; 2]; 4] = [[3, 4], [33, 40], [50, 400], [1, 7]];
 /// The start of each group, and true if its gradients are bf16.
-const GROUPS: [(usize, bool); 4] = [(2, false), (64, true), (1_408, true), (21_504, false)];
+const GROUPS: [(usize, bool); 4] = [(4, false), (64, true), (1_408, true), (21_504, false)];
 const COUNT: usize = 21_512;
 
 fn groups() -> Vec<Group> {
