@@ -4,10 +4,10 @@
 //! State of a device that candle does not keep (loaded kernels, cuBLASLt's algorithms and plans) is stored
 //! once per device and looked up by the device's id.
 
+mod gemm_plan;
 mod kernels;
 mod memory;
 mod open;
-mod plan;
 mod products;
 mod slot;
 
@@ -29,11 +29,11 @@ use super::{Address, Grid, Kernel};
 use kernels::Kernels;
 use products::Products;
 
+pub(super) use gemm_plan::set_tf32;
 pub(super) use memory::{memory, reserve};
 #[cfg(feature = "nccl")]
 pub(super) use open::load_nccl;
 pub(super) use open::{open, properties};
-pub(super) use plan::set_tf32;
 pub(super) use slot::Slot;
 
 /// Device together with the state that mlmtrain keeps for it.

@@ -24,7 +24,7 @@ use super::super::choices::{Choice, Choices};
 use super::super::described::{Description, WORKSPACE_BYTES};
 use super::super::gemm::Gemm;
 use super::super::recent::Recent;
-use super::plan::{Plan, rounds_to_tf32};
+use super::gemm_plan::{Plan, rounds_to_tf32};
 
 /// Number of the plans used last that are kept; there are never more than twice as many. An update with
 /// several micro-batches, each with its own number of masked rows, uses a few hundred plans of some kilobytes,
