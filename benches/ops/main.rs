@@ -313,9 +313,22 @@ impl<W: Write> Bench<'_, W> {
                 |([parameters, gradients, first_moment, second_moment], shadow)| {
                     let shadow = shadow.as_ref();
                     let state = [first_moment, second_moment];
-                    let buffers = adamw::Buffers { parameters, gradients, state, shadow, clip: None };
-                    let of_lion =
-                        adamw::Buffers { parameters, gradients, state: [first_moment], shadow, clip: None };
+                    let buffers = adamw::Buffers {
+                        parameters,
+                        gradients,
+                        half_gradients: None,
+                        state,
+                        shadow,
+                        clip: None,
+                    };
+                    let of_lion = adamw::Buffers {
+                        parameters,
+                        gradients,
+                        half_gradients: None,
+                        state: [first_moment],
+                        shadow,
+                        clip: None,
+                    };
                     match name {
                         "lamb" => lamb::update(buffers, &groups, &hyper),
                         "lion" => lion::update(of_lion, &groups, &hyper),

@@ -75,5 +75,7 @@ fn log_softmax(values: &mut [f64]) {
     let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = values.iter().map(|value| (value - largest).exp()).sum();
     let log_sum = largest + sum.ln();
-    values.iter_mut().for_each(|value| *value -= log_sum);
+    for value in values {
+        *value -= log_sum;
+    }
 }

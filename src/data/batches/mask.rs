@@ -195,13 +195,13 @@ impl Masking {
 
     /// Replaces the words whose first token is chosen. The replacement is drawn for each token, as in BERT's
     /// own whole-word masking (create_pretraining_data.py).
+    #[expect(clippy::needless_bitwise_bool, reason = "branches here would be mispredicted")]
     fn words(&self, draws: &mut [Draws], ids: &mut [u32], label: impl FnMut(u32, u32)) {
         let mut is_chosen = false;
         let mut starts_next = true;
         let mut length = 0;
         for (draws, ids) in draws.iter_mut().zip(ids.chunks(LANES)) {
             let mut chosen = 0;
-            // Without branches: no processor predicts where a word ends.
             for (lane, id) in ids.iter().enumerate() {
                 let class = self.class(*id);
                 let is_ordinary = class & ORDINARY != 0;

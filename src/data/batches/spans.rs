@@ -84,6 +84,7 @@ fn span_words(random: u32) -> u32 {
 
 impl Buffers {
     /// Finds the words of a row and returns their number of tokens.
+    #[expect(clippy::needless_bitwise_bool, reason = "branches here would be mispredicted")]
     fn find_words(&mut self, ids: &[u32], class: impl Fn(u32) -> u8) -> u32 {
         self.chosen.clear();
         // One more than there may be: for what is written of a token that is in no word.
@@ -93,7 +94,6 @@ impl Buffers {
         let mut length = 0;
         let mut starts_next = true;
         let mut maskable = 0;
-        // Without branches: no processor predicts where a word ends.
         for (place, &id) in (0..).zip(ids) {
             let class = class(id);
             let is_ordinary = class & ORDINARY != 0;
