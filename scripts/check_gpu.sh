@@ -23,8 +23,8 @@ limit=${LIMIT:-570}
 [ "${2:-}" != all ] || limit=${LIMIT:-420}
 # A machine that is lent takes 64 MiB with the checkout.
 most_bytes=$((40 << 20))
-# What the kernels of attention and their neighbours are in.
-touched="attention biased_attention disentangled_attention dropout residual_norm layer_norm linear"
+# What the kernels of attention and their neighbours are in, and those that read gradients.
+touched="attention biased_attention disentangled_attention dropout residual_norm layer_norm linear norm adamw muon"
 usage() { sed -n '2,16p' "$0" >&2; exit 2; }
 
 if [ "$device" = cpu ]; then
@@ -301,6 +301,33 @@ kernel_ways() {
     done
 }
 
+# Gradients of linear layers in f32 and in bf16, in turn: seconds of a step.
+gradients() {
+    local shape size rows length sizes type code seconds
+    for shape in $first; do
+        IFS=, read -r size rows length <<< "$shape"
+        case $size in
+            base) sizes= ;;
+            large) sizes="num_hidden_layers: 24, hidden_size: 1024, num_attention_heads: 16, intermediate_size: 4096" ;;
+            *) sizes="num_hidden_layers: 2, hidden_size: 128, num_attention_heads: 2, intermediate_size: 512" ;;
+        esac
+        for type in f32 bf16 f32 bf16; do
+            seconds=$(left 25) code=0
+            cat > "$work/gradients.yaml" <<YAML
+data: {sources: [{files: [none.txt]}], max_seq_length: $length}
+model: {roberta: {$sizes}}
+training: {max_steps: 1}
+precision: {compute: bf16, weight_gradients: $type}
+YAML
+            timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" --model "$work/gradients.yaml" \
+                --batch "$rows" --length "$length" --steps "$steps" --json \
+                > "$work/gradients.json" 2> "$work/gradients.log" || code=$?
+            line "gradients in $type, $shape" "$(grep -oE '"step_seconds":[0-9.e-]+' "$work/gradients.json" ||
+                why "$code" "$seconds" "$work/gradients.log")"
+        done
+    done
+}
+
 # What each kernel takes of some steps.
 profile() {
     local libraries shape size rows length
@@ -335,12 +362,12 @@ run() { # part, output
             kernel_names | sanitized memcheck
             kernel_names | sanitized racecheck
             far_rows ;;
-        speed) peers; speed; choices; kernel_ways; profile ;;
+        speed) peers; speed; choices; gradients; kernel_ways; profile ;;
         all)
             # shellcheck disable=SC2086
             printf '%s\n' $touched | some_ops 60
             printf '%s\n' attention residual_norm | SANITIZE_SECONDS=60 sanitized memcheck
-            kernel_ways; profile
+            kernel_ways; gradients; profile
             STEPS=60 curves bf16
             peers ;;
         *) usage ;;
