@@ -287,6 +287,9 @@ fn stored_algorithms_that_cannot_be_used_are_chosen_anew() {
         let (place, said) = resumed(&libraries, change);
         assert!(said.contains(words) && said.contains("chosen anew"), "`{words}` is not in:\n{said}");
         assert_eq!(place.metrics(), plain.metrics(), "{words}");
-        assert_eq!(algorithms(&place), algorithms(&plain), "{words}");
+        // The kinds of products may differ, because the alignment of matrices in memory is a part of them.
+        let chosen = algorithms(&place);
+        let stored = chosen.as_object().expect("is an object").values().filter(|one| **one == algorithm_1());
+        assert_eq!(stored.count(), 0, "{words}: {chosen}");
     }
 }

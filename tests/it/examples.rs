@@ -51,7 +51,8 @@ const LEFT_OUT_OF_PAGES: [(&str, &str); 4] = [
 ];
 
 /// What examples of pages have besides in the place of what a long run has, or of a name that readers choose.
-const SHORT_ON_PAGES: [(&str, &str); 4] = [
+const SHORT_ON_PAGES: [(&str, &str); 5] = [
+    ("runs/large/final", "runs/topics/seed-1/final"),
     ("max_steps=1200", "max_steps=2"),
     ("1e-5,3e-5,5e-5 --sweep num_train_epochs=2,4", "1e-5,3e-5 --sweep num_train_epochs=1"),
     ("config convert FILE", "config convert run_mlm.json"),
