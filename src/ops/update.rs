@@ -30,7 +30,7 @@ pub struct Group {
     pub lr_scale: f32,
 }
 
-/// Where the gradients of a group or a parameter are, if matrix products write some gradients in bf16.
+/// Place of the gradients of a group or a parameter, if matrix products write some gradients in bf16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GradientPlace {
     /// True if they are in the bf16 buffer, false if they are in the f32 buffer.

@@ -1,4 +1,4 @@
-//! Where the gradient of each parameter is, if matrix products write gradients of weights in bf16: those are
+//! Place of the gradient of each parameter, if matrix products write gradients of weights in bf16: those are
 //! in one buffer, all others in an f32 buffer.
 //!
 //! Both buffers have the order of the parameters and their alignment, so that neighbouring parameters of one

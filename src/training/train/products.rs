@@ -39,7 +39,7 @@ struct Content {
 /// Writer of the file of a run.
 pub(super) struct ProductsFile {
     path: PathBuf,
-    /// What this process has told rank 0.
+    /// The algorithms that this process has sent to rank 0.
     told: Option<Algorithms>,
     /// What rank 0 knows of each process.
     ranks: Vec<Option<Algorithms>>,
