@@ -15,6 +15,7 @@ use crate::config::{FinetuneConfig, Setting, Sweep};
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::machine::Machine;
 use crate::quantity::format_count;
+use crate::tasks::finetuning::Teacher;
 use crate::tasks::finetuning_task::{Examples, FinetuningTask, best};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
@@ -188,11 +189,11 @@ impl FinetunedVisitor for PlanLines<'_> {
         let sizes = format!("{} x {}", shape.num_hidden_layers, shape.hidden_size);
         let model = format!("{} {sizes}: {} parameters", shapes.model.family.name, format_count(parameters));
         row("model", format!("{model}, `{}`", folder.path.display()));
-        if let Some(teacher) = teacher {
-            let family = teacher.config.family.name;
-            let shape = &teacher.config.encoder;
+        if let Some(Teacher { folder, .. }) = teacher {
+            let family = folder.config.family.name;
+            let shape = &folder.config.encoder;
             let sizes = format!("{family} {} x {}", shape.num_hidden_layers, shape.hidden_size);
-            let path = teacher.path.display();
+            let path = folder.path.display();
             row(
                 "teacher",
                 format!("{sizes}, `{path}`: predicts the training examples before the first step"),

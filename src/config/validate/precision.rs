@@ -28,7 +28,7 @@ pub(super) fn weight_gradients(
     if let Some((path, _, value)) = several {
         let message =
             format!("`{KEY}` is `bf16`, which is for steps of one micro-batch, and `{path}` is {value}");
-        let hint = "remove it: sums of micro-batches are f32; or take steps of one micro-batch, of as many rows as fit into memory";
+        let hint = "remove it, or take steps of one micro-batch: sums of micro-batches are f32";
         findings.add(&[KEY, &path], message, hint);
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(several.len(), 1);
         insta::assert_snapshot!(several[0], @r"
         precision.weight_gradients: `precision.weight_gradients` is `bf16`, which is for steps of one micro-batch, and `training.gradient_accumulation_steps` is 4
-          hint: remove it: sums of micro-batches are f32; or take steps of one micro-batch, of as many rows as fit into memory
+          hint: remove it, or take steps of one micro-batch: sums of micro-batches are f32
         ");
         for (training, path) in [
             (

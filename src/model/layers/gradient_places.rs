@@ -44,7 +44,7 @@ impl GradientPlaces {
     }
 
     /// The place of the gradient of the parameter that begins at the element `start` of the flat buffer.
-    pub fn of(&self, start: usize) -> GradientPlace {
+    pub fn place_of(&self, start: usize) -> GradientPlace {
         let is_half = self.half.iter().any(|run| run.contains(&start));
         let runs = if is_half { &self.half } else { &self.single };
         GradientPlace { is_half, start: packed(start, runs) }
@@ -74,7 +74,7 @@ mod tests {
         let places = GradientPlaces::new(&layout);
         // 64 values each of `embeddings` and `a.bias`; 192 each of the weights, 64 of `b.bias`.
         assert_eq!((places.single_len(), places.half_len()), (128, 448));
-        let found: Vec<_> = layout.specs().map(|spec| places.of(spec.range.start)).collect();
+        let found: Vec<_> = layout.specs().map(|spec| places.place_of(spec.range.start)).collect();
         let want = [(false, 0), (false, 64), (true, 0), (true, 192), (true, 256)];
         assert_eq!(found, want.map(|(is_half, start)| GradientPlace { is_half, start }));
     }

@@ -65,7 +65,7 @@ impl Buffer {
         let flat = Tensor::zeros(places.single_len(), DType::F32, device)?;
         let half = Tensor::zeros(places.half_len(), DType::BF16, device)?;
         let views = layout.views_of(|spec| {
-            let GradientPlace { is_half, start } = places.of(spec.range.start);
+            let GradientPlace { is_half, start } = places.place_of(spec.range.start);
             let buffer = if is_half { &half } else { &flat };
             buffer.narrow(0, start, spec.range.len())?.reshape(spec.shape.as_slice())
         })?;

@@ -22,8 +22,10 @@ pub(super) fn of_rules(
     rules: &[Assignment],
     places: Option<&GradientPlaces>,
 ) -> Vec<Vec<Group>> {
-    let are_half: Vec<bool> =
-        layout.specs().map(|spec| places.is_some_and(|places| places.of(spec.range.start).is_half)).collect();
+    let are_half: Vec<bool> = layout
+        .specs()
+        .map(|spec| places.is_some_and(|places| places.place_of(spec.range.start).is_half))
+        .collect();
     let groups = rules.iter().enumerate().map(|(index, assignment)| {
         let of_tensors = of_tensors(layout, config, rules, index);
         if assignment.rule.needs_whole_tensors() {

@@ -82,7 +82,7 @@ impl RuleState {
     /// The same rule in a process that updates all parameters and whose gradients are at these places.
     pub(super) fn reading(mut self, places: &GradientPlaces) -> Self {
         for Stretch { range, groups, .. } in &mut self.stretches {
-            let starts = groups.iter().map(|group| places.of(range.start + group.range.start));
+            let starts = groups.iter().map(|group| places.place_of(range.start + group.range.start));
             *groups = KeptGroups::with_places(groups.to_vec(), starts.collect());
         }
         self

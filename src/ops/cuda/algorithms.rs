@@ -22,18 +22,22 @@ impl From<Algorithm> for String {
     }
 }
 
+/// The message about a text that has another form.
+fn malformed(text: &str) -> String {
+    format!("`{text}` is not an algorithm: {DIGITS} hexadecimal digits are wanted")
+}
+
 impl TryFrom<String> for Algorithm {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let problem = || format!("`{text}` is no algorithm: {DIGITS} hexadecimal digits are wanted");
         if text.len() != DIGITS || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(problem());
+            return Err(malformed(&text));
         }
         let mut words = [0; 8];
         for (word, digits) in words.iter_mut().zip(text.as_bytes().chunks(DIGITS / 8)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| problem())?;
-            *word = u64::from_str_radix(digits, 16).map_err(|_| problem())?;
+            let digits = std::str::from_utf8(digits).map_err(|_| malformed(&text))?;
+            *word = u64::from_str_radix(digits, 16).map_err(|_| malformed(&text))?;
         }
         Ok(Self(words))
     }

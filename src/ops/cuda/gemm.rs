@@ -303,12 +303,12 @@ struct SpreadArgs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::described::Description;
     use super::*;
 
-    /// The product of a linear map in bf16: `[rows, 768] = [rows, 512] [768, 512]^T`.
-    fn forward(rows: usize) -> Gemm {
+    /// The product of a linear map with a bias, in bf16: `[rows, 768] = [rows, 512] [768, 512]^T`.
+    pub(in crate::cuda) fn forward(rows: usize) -> Gemm {
         Gemm {
             m: rows,
             n: 768,

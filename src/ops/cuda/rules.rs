@@ -151,25 +151,13 @@ pub fn slow(product: &Description) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::Address;
+    use super::super::gemm::tests::forward as forward_of;
     use super::super::gemm::{Batch, Bias, Gemm, Operand, Varying};
     use super::*;
 
-    /// The product of a linear map with a bias, in bf16: `[96, 768] = [96, 512] [768, 512]^T`.
+    /// The product of a linear map with a bias for 96 rows.
     fn forward() -> Gemm {
-        Gemm {
-            m: 96,
-            n: 768,
-            k: 512,
-            a: Operand::rows(Address(1 << 20), 512),
-            b: Operand::rows(Address(2 << 20), 512).transposed(),
-            out: Operand::rows(Address(3 << 20), 768),
-            dtype: DType::BF16,
-            out_dtype: DType::BF16,
-            accumulate: false,
-            bias: Some(Bias { address: Address(4 << 20), dtype: DType::BF16 }),
-            batch: Batch::ONE,
-            varying: Varying::Rows,
-        }
+        forward_of(96)
     }
 
     /// Batch of three such products that share the input and have their own weights, biases and outputs.

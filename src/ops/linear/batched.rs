@@ -93,12 +93,12 @@ pub(super) fn backward_parameters<const N: usize>(
     let outputs = maps[0].dy_to.dim(1)?;
     let begun = maps[0].dweight_oi.begun;
     let out_dtype = maps[0].dweight_oi.sum.dtype();
-    let is_alike = |map: &MapGradients<'_>| {
+    let are_alike = maps.iter().all(|map| {
         map.dy_to.dims() == [rows, outputs]
             && map.dweight_oi.begun == begun
             && map.dweight_oi.sum.dtype() == out_dtype
-    };
-    if rows == 0 || !maps.iter().all(is_alike) {
+    });
+    if rows == 0 || !are_alike {
         return Ok(false);
     }
     let weights = Apart::of(&maps, out_dtype, |map| gpu.output(map.dweight_oi.sum, out_dtype))?;

@@ -240,7 +240,9 @@ fn gradients_in_a_half_type_are_those_in_f32_rounded() {
 #[test]
 fn gradients_of_several_maps_may_have_a_half_type() {
     on_each_device(|| {
-        let (rows, inputs, outputs) = (65usize, 16usize, 40usize);
+        let rows = 65;
+        let inputs = 16;
+        let outputs: usize = 40;
         let step = 64 + (outputs * inputs).next_multiple_of(64);
         let x = fresh_in((rows, inputs), 1, DType::BF16);
         let all = fresh_in((3, rows, outputs), 2, DType::BF16);

@@ -54,7 +54,7 @@ fn run<T: Element>(
         groups.list.iter().zip(shapes).enumerate()
     {
         let squares = with_gradients(&buffers, groups, |gradients| {
-            let gradients = gradients.of(index, range.clone()).widened();
+            let gradients = gradients.of_group(index, range.clone()).widened();
             with_slice_mut(momentum, |momentum| {
                 room.average(&gradients, &mut momentum[range.clone()], &averaging)
             })

@@ -49,7 +49,7 @@ pub(crate) struct AllGradients<'a> {
 
 impl<'a> AllGradients<'a> {
     /// The gradients of the elements `range` of the parameters, which are within group number `index`.
-    pub(crate) fn of(&self, index: usize, range: Range<usize>) -> Gradients<'a> {
+    pub(crate) fn of_group(&self, index: usize, range: Range<usize>) -> Gradients<'a> {
         let Some(&GradientPlace { is_half, start }) = self.groups.places.get(index) else {
             return Gradients::Single(&self.single[range]);
         };
@@ -137,7 +137,8 @@ fn split<'a, T, const S: usize>(
             let parameters = parameters.split_off_mut(..len).expect(WITHIN);
             let state = state.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
             // The gradients of frozen elements are not read.
-            let gradients = group.map_or(Gradients::Single(&[]), |group| gradients.of(group, at..at + len));
+            let gradients =
+                group.map_or(Gradients::Single(&[]), |group| gradients.of_group(group, at..at + len));
             let shadow = shadow.as_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
             blocks.push(Block { parameters, gradients, state, shadow, group });
             at += len;

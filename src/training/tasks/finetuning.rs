@@ -23,6 +23,7 @@ use model::interop::{HubConfig, PretrainedFolder};
 use model::models::{Blueprint, Model, Objective};
 
 pub use opened::Opened;
+pub use teacher::Teacher;
 pub use training_data::TrainingData;
 
 /// Rows whose tokens a plan counts at once.
@@ -114,7 +115,7 @@ impl<'a, T: FinetuningTask> Kind for Finetuning<'a, T> {
             hashes.push(("data.test_file", start::sha256_of(test.rows.iter().map(T::content))?));
         }
         if let Some(teacher) = examples.teacher(self.config)? {
-            hashes.push(("distillation.teacher", teacher.sha256()?));
+            hashes.push(("distillation.teacher", teacher.folder.sha256()?));
         }
         start::inputs(folder, hashes, &examples.target.resumed_names(&self.config.data))
     }

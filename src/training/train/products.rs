@@ -40,8 +40,8 @@ struct Content {
 pub(super) struct ProductsFile {
     path: PathBuf,
     /// The algorithms that this process has sent to rank 0.
-    told: Option<Algorithms>,
-    /// What rank 0 knows of each process.
+    sent: Option<Algorithms>,
+    /// The algorithms of each process, as far as rank 0 has them.
     ranks: Vec<Option<Algorithms>>,
     /// True if `ranks` has what the file does not have.
     is_new: bool,
@@ -51,19 +51,19 @@ impl ProductsFile {
     /// Prepares the file of a run folder, which is not written yet.
     pub(super) fn new(output: &Path, world: World) -> Self {
         let path = output.join(PRODUCTS);
-        Self { path, told: None, ranks: vec![None; world.size], is_new: false }
+        Self { path, sent: None, ranks: vec![None; world.size], is_new: false }
     }
 
     /// Collects the algorithms of all processes. To be called by all of them, before a checkpoint.
     pub(super) fn collect(&mut self, world: World, device: &Device) -> Result<()> {
         let own = Gpu::of_device(device)?.map(|gpu| gpu.algorithms()).transpose()?;
         // After some steps there are no new ones, and nothing large is sent.
-        let news = own.filter(|own| !own.chosen.is_empty() && self.told.as_ref() != Some(own));
+        let news = own.filter(|own| !own.chosen.is_empty() && self.sent.as_ref() != Some(own));
         for (known, news) in self.ranks.iter_mut().zip(world.gather(&news)?) {
             self.is_new |= news.is_some();
             *known = news.or_else(|| known.take());
         }
-        self.told = news.or_else(|| self.told.take());
+        self.sent = news.or_else(|| self.sent.take());
         Ok(())
     }
 

@@ -94,8 +94,7 @@ impl Plan {
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
         let [first, second, out] = self.layouts;
-        // SAFETY: the struct consists of plain numbers, for which zero is a valid value.
-        let mut found = vec![unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() }; most];
+        let mut found = vec![no_result(); most];
         let mut count = 0;
         // SAFETY: all descriptors were just made and are alive, and there is room for as many results as are
         // requested.
@@ -135,8 +134,7 @@ impl Plan {
     ) -> bool {
         let [first, second, out] = self.layouts;
         let algorithm = sys::cublasLtMatmulAlgo_t { data: algorithm.0 };
-        // SAFETY: the struct consists of plain numbers, for which zero is a valid value.
-        let mut found = unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() };
+        let mut found = no_result();
         // SAFETY: all descriptors are alive; the library checks the bytes of the algorithm.
         let checked = unsafe {
             sys::cublasLtMatmulAlgoCheck(
@@ -231,4 +229,10 @@ fn data_type(dtype: DType) -> Result<sys::cudaDataType_t, CublasError> {
         DType::F16 => Ok(sys::cudaDataType_t::CUDA_R_16F),
         _ => Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)),
     }
+}
+
+/// A result that the library fills in.
+fn no_result() -> sys::cublasLtMatmulHeuristicResult_t {
+    // SAFETY: the struct consists of plain numbers, for which zero is a valid value.
+    unsafe { std::mem::zeroed() }
 }

@@ -108,7 +108,7 @@ impl Products {
         }
     }
 
-    /// Makes the plan of a product, with the algorithm of its bucket, which is chosen if there is none yet.
+    /// Makes the plan of a product, with the algorithm of its bucket, which the first product chooses.
     /// Returns `None` if the library does not have the product and may refuse it.
     ///
     /// # Safety

@@ -95,8 +95,9 @@ mod tests {
     /// Bits of the results of all products of a linear map, with candidates that take these times.
     fn products(seconds: &[Option<f64>]) -> Vec<Vec<u32>> {
         // Later passes use the choices of the first one, at whatever addresses their results are stored.
-        let apart = |bytes: usize| (pass(50), Vec::<u8>::with_capacity(bytes));
-        let (passes, products) = with_candidates(seconds, || on_host(|| [0, 16, 32, 64, 16].map(apart)));
+        let (passes, products) = with_candidates(seconds, || {
+            on_host(|| [0, 16, 32, 64, 16].map(|bytes| (pass(50), Vec::<u8>::with_capacity(bytes))))
+        });
         let [(first, _), others @ ..] = passes;
         assert_eq!(products, 3);
         assert!(others.iter().all(|(other, _)| *other == first));

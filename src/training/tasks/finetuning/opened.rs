@@ -28,7 +28,7 @@ pub struct Opened<T: FinetuningTask> {
     task: Supervisor<T>,
     pub(super) tokenizer: Tokenizer,
     pub(super) collator: Collator<T>,
-    pub(super) target: T,
+    target: T,
 }
 
 impl<T: FinetuningTask> Opened<T> {

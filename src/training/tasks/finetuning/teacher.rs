@@ -23,10 +23,18 @@ use model::interop::{PretrainedFolder, read_folder};
 /// Batches that are predicted between two checks for a signal.
 const BATCHES_AT_ONCE: usize = 16;
 
+/// A model that knows the labels of the examples.
+pub struct Teacher {
+    /// Its folder.
+    pub folder: PretrainedFolder,
+    /// The place of each label of the examples among those of the teacher.
+    places: Vec<usize>,
+}
+
 impl<T: FinetuningTask> Examples<T> {
-    /// Returns the folder of the teacher; `None` if the configuration has none. It is an error if the teacher
+    /// Returns the teacher; `None` if the configuration has none. It is an error if the teacher
     /// is not a model of this task, or has other labels.
-    pub fn teacher(&self, config: &FinetuneConfig) -> Result<Option<PretrainedFolder>> {
+    pub fn teacher(&self, config: &FinetuneConfig) -> Result<Option<Teacher>> {
         let Some(distillation) = &config.distillation else { return Ok(None) };
         let folder = read_folder(&distillation.teacher)?;
         let Some(names) = folder.id2label.as_ref().filter(|_| folder.head == T::HEAD) else {
@@ -34,8 +42,8 @@ impl<T: FinetuningTask> Examples<T> {
             let hint = "fine-tune the teacher first, with `mlmtrain finetune` on the same labels";
             return Err(problem.at("distillation.teacher").hint(hint).into());
         };
-        places(names, self.target.names())?;
-        Ok(Some(folder))
+        let places = places(names, self.target.names())?;
+        Ok(Some(Teacher { folder, places }))
     }
 
     /// Returns what the teacher predicts for the training examples; `None` if the configuration has none.
@@ -44,23 +52,23 @@ impl<T: FinetuningTask> Examples<T> {
         config: &FinetuneConfig,
         setting: &Setting<'_>,
     ) -> Result<Option<Arc<Taught>>> {
-        let Some(folder) = self.teacher(config)? else { return Ok(None) };
-        let taught = self.teachers.taught(&folder.path, || self.predicted_by(&folder, setting))?;
+        let Some(teacher) = self.teacher(config)? else { return Ok(None) };
+        let taught = self.teachers.taught(&teacher.folder.path, || self.predicted_by(&teacher, setting))?;
         Ok(Some(taught))
     }
 
-    fn predicted_by(&self, folder: &PretrainedFolder, setting: &Setting<'_>) -> Result<Taught> {
+    fn predicted_by(&self, teacher: &Teacher, setting: &Setting<'_>) -> Result<Taught> {
         let Setting { training, machine: Machine { device, world, .. }, progress, .. } = *setting;
-        let teacher = Opened::<T>::load(&folder.path, device)?;
-        let order = places(teacher.target.names(), self.target.names())?;
+        let Teacher { folder, places } = teacher;
+        let opened = Opened::<T>::load(&folder.path, device)?;
         let batch_size = training.per_device_eval_batch_size;
-        let judge = teacher.judge(*world, batch_size);
+        let judge = opened.judge(*world, batch_size);
         let rows = &self.train.rows;
         let stage = progress.stage("predictions of the teacher", Unit::Items, Some(rows.len() as u64));
         let mut unusual = <T::Input as Input>::Unusual::default();
         let mut taught = Taught::with_capacity(rows.len());
         for rows in rows.chunks(batch_size * BATCHES_AT_ONCE) {
-            let (encoded, more) = T::Input::encode(&teacher.tokenizer, &teacher.collator, rows)?;
+            let (encoded, more) = T::Input::encode(&opened.tokenizer, &opened.collator, rows)?;
             unusual += more;
             let Some(verdict) = judge.verdict(rows, &encoded, None, setting.is_interrupted)? else {
                 return Err(Problem::new("the predictions of the teacher were interrupted").into());
@@ -73,7 +81,7 @@ impl<T: FinetuningTask> Examples<T> {
             }
             for answer in &verdict.answers {
                 let probabilities = T::probabilities(answer);
-                taught.push(order.iter().map(|&place| probabilities[place]).collect());
+                taught.push(places.iter().map(|&place| probabilities[place]).collect());
             }
             stage.advance(rows.len() as u64);
         }
