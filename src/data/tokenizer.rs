@@ -25,6 +25,7 @@ mod files;
 mod framing;
 mod gpt2;
 mod hash;
+mod lattice;
 mod load;
 mod prefix;
 mod published;

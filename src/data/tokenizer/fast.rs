@@ -8,8 +8,10 @@
 pub(super) mod byte_bpe;
 mod cache;
 mod pipeline;
+mod unigram;
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
@@ -20,6 +22,7 @@ use crate::tokenizer::{encode, prefix};
 use byte_bpe::ByteBpe;
 use cache::Cache;
 use pipeline::Cuts;
+use unigram::Unigram;
 
 /// Most bytes of all caches of one tokenizer together.
 const CACHE_BYTES: usize = 64 << 20;
@@ -27,17 +30,24 @@ const CACHE_BYTES: usize = 64 << 20;
 /// Most bytes of one cache: half a million entries.
 const ONE_CACHE_BYTES: usize = 32 << 20;
 
-/// Longest chunk in bytes for which our own splitting is cheaper than the crate's.
+/// Longest chunk in bytes that our own models encode.
 const CHUNK_BYTES_MAX: usize = 4096;
 
 /// The fast path of one tokenizer.
 pub(super) struct Fast {
     /// The allowed cuts; `None` if each text must be encoded as a whole.
     cuts: Option<Cuts>,
-    byte_bpe: Option<ByteBpe>,
+    /// `None` if the crate's model encodes all chunks.
+    model: Option<OwnModel>,
     /// True if a blank is put before each text that does not begin with one.
     adds_blank: bool,
     caches: Mutex<Vec<Cache>>,
+}
+
+/// Our own code for the models of the crate that it is faster than.
+enum OwnModel {
+    ByteBpe(ByteBpe),
+    Unigram(Unigram),
 }
 
 /// Removes the blank before a text from a pipeline if [`Fast`] can add it instead, so that texts can be cut;
@@ -63,9 +73,16 @@ impl Fast {
     /// before texts from it.
     pub(super) fn new(json: &Value, adds_blank: bool) -> Self {
         let cuts = pipeline::cuts(json);
-        let byte_level = cuts.is_some() && pipeline::is_byte_level(json);
-        let byte_bpe = if byte_level { ByteBpe::new(&json["model"]) } else { None };
-        Self { cuts, byte_bpe, adds_blank, caches: Mutex::default() }
+        let model = if cuts.is_none() {
+            None
+        } else if pipeline::is_byte_level(json) {
+            ByteBpe::new(&json["model"]).map(OwnModel::ByteBpe)
+        } else if pipeline::is_words_of_unigram(json) {
+            Unigram::new(json).map(OwnModel::Unigram)
+        } else {
+            None
+        };
+        Self { cuts, model, adds_blank, caches: Mutex::default() }
     }
 
     /// The ids of `text`; `plain` is the tokenizer itself, without the blank removed by [`take_blank`].
@@ -75,7 +92,8 @@ impl Fast {
         let mut cache = self.take_cache();
         // In most vocabularies a token has three or four bytes.
         let mut ids = Vec::with_capacity(text.len() / 4 + 8);
-        let mut worker = Worker { plain, byte_bpe: self.byte_bpe.as_ref(), words: Vec::new() };
+        let model = self.model.as_ref();
+        let mut worker = Worker { plain, model, words: Vec::new(), buffers: unigram::Buffers::default() };
         let done = Chunker { cuts: Some(cuts) }
             .chunks(&text)
             .try_for_each(|chunk| worker.append_chunk(chunk, &mut cache, &mut ids));
@@ -117,33 +135,49 @@ fn shows_first(plain: &tokenizers::Tokenizer, text: &str) -> bool {
 /// Encodes the chunks of one text.
 struct Worker<'a> {
     plain: &'a tokenizers::Tokenizer,
-    byte_bpe: Option<&'a ByteBpe>,
+    model: Option<&'a OwnModel>,
     words: Vec<&'a str>,
+    buffers: unigram::Buffers,
 }
 
 impl<'a> Worker<'a> {
     fn append_chunk(&mut self, chunk: &'a str, cache: &mut Cache, ids: &mut Vec<u32>) -> Result<()> {
         cache.append(chunk, ids, |cache, ids| {
-            let Some(bpe) = self
-                .byte_bpe
-                .filter(|bpe| chunk.len() <= CHUNK_BYTES_MAX && bpe.words(chunk, &mut self.words))
-            else {
-                ids.extend(encode(self.plain, chunk)?);
-                return Ok(());
+            let is_done = match self.model.filter(|_| chunk.len() <= CHUNK_BYTES_MAX) {
+                Some(OwnModel::ByteBpe(bpe)) => append_words(bpe, chunk, &mut self.words, cache, ids),
+                Some(OwnModel::Unigram(unigram)) => unigram.append_chunk(chunk, &mut self.buffers, ids),
+                None => false,
             };
-            if let [word] = self.words[..] {
-                bpe.append_word(word, ids);
-                return Ok(());
-            }
-            for word in &self.words {
-                cache.append(word, ids, |_, ids| {
-                    bpe.append_word(word, ids);
-                    Ok::<(), anyhow::Error>(())
-                })?;
+            if !is_done {
+                ids.extend(encode(self.plain, chunk)?);
             }
             Ok(())
         })
     }
+}
+
+/// Appends the ids of each word of `chunk`; false if it cannot be split into words.
+fn append_words<'a>(
+    bpe: &ByteBpe,
+    chunk: &'a str,
+    words: &mut Vec<&'a str>,
+    cache: &mut Cache,
+    ids: &mut Vec<u32>,
+) -> bool {
+    if !bpe.words(chunk, words) {
+        return false;
+    }
+    if let [word] = words[..] {
+        bpe.append_word(word, ids);
+        return true;
+    }
+    for word in words {
+        let Ok(()) = cache.append(word, ids, |_, ids| {
+            bpe.append_word(word, ids);
+            Ok::<(), Infallible>(())
+        });
+    }
+    true
 }
 
 /// Divides texts into chunks where a normalizer and a pre-tokenizer allow it.

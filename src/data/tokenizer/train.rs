@@ -6,7 +6,6 @@
 
 mod byte_level;
 mod count;
-mod lattice;
 mod names;
 mod pieces;
 mod recipe;

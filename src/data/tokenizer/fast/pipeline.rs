@@ -83,6 +83,13 @@ pub(super) fn is_byte_level(json: &Value) -> bool {
     json["normalizer"].is_null() && json["pre_tokenizer"]["type"].as_str() == Some("ByteLevel")
 }
 
+/// Returns true if the pipeline is that of our own unigram code: no normalizer or one that allows cuts, lines
+/// separated, and a `▁` before each word.
+pub(super) fn is_words_of_unigram(json: &Value) -> bool {
+    let steps = flatten(&json["pre_tokenizer"], "pretokenizers").unwrap_or_default();
+    prefix::spells_lines(&steps) && prefix::is_added(json) == Some(true)
+}
+
 const NORMALIZERS: [&str; 7] = ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer"];
 
 /// The components of a sequence, of one component, or of none.

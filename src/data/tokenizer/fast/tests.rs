@@ -145,6 +145,7 @@ static CUT: LazyLock<Vec<Both>> = LazyLock::new(|| {
         tokenizer(&sequence(&["Lowercase"]), &by_lines(&metaspace("never")), &unigram_model()),
         tokenizer(&Value::Null, &by_lines(&metaspace("always")), &unigram_model()),
         tokenizer(&sequence(&["NFD", "StripAccents"]), &unigram_words(), &unigram_model()),
+        tokenizer(&sequence(&["Lowercase"]), &unigram_words(), &unigram_model()),
         tokenizer(&Value::Null, &unigram_words(), &unigram_model()),
         tokenizer(&Value::Null, &byte_level_with_blank(), &byte_level_model()),
         tokenizer(
@@ -212,6 +213,46 @@ proptest! {
         assert_same(&text);
         assert_same(&format!("{} {}", "ab".repeat(times), text));
     }
+}
+
+/// Scores of a few different values, so that many spellings have the same score.
+#[test]
+fn among_equal_spellings_the_choice_is_the_crates() {
+    let texts = ["a", "b", "aa", "ab", "ba", "bb", "aab", "bba", "abab", "▁", "▁a", "▁ab", "<unk>"];
+    let vocab: Vec<Value> = texts.iter().map(|text| json!([text, -(text.len() as f64)])).collect();
+    let model = json!({"type": "Unigram", "unk_id": 12, "vocab": vocab, "byte_fallback": false});
+    let (inner, plain, fast) = tokenizer(&Value::Null, &unigram_words(), &model);
+    let mut word = 1u32;
+    for number in 0..2000 {
+        word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let letters = (0..number % 24).map(|bit| if word >> bit & 1 == 0 { 'a' } else { 'b' });
+        let text = format!(" {}", letters.collect::<String>());
+        assert_eq!(fast.encode(&plain, &text).unwrap(), encode(&inner, &text).unwrap(), "{text}");
+    }
+}
+
+#[test]
+fn own_models_encode_the_usual_pipelines() {
+    let own = |pre_tokenizer: &Value, model: &Value| tokenizer(&Value::Null, pre_tokenizer, model).2.model;
+    assert!(matches!(own(&byte_level(), &byte_level_model()), Some(OwnModel::ByteBpe(_))));
+    let mut model = unigram_model();
+    model["vocab"][4] = json!(["\n", -6.0]);
+    for pre_tokenizer in [unigram_words(), by_lines(&metaspace("always"))] {
+        let Some(OwnModel::Unigram(unigram)) = own(&pre_tokenizer, &model) else {
+            panic!("{pre_tokenizer}");
+        };
+        for (chunk, is_own) in [(" ab", true), ("\nab", true), ("\n", true), ("  ab", false), (" 漢", false)]
+        {
+            let mut ids = vec![7];
+            assert_eq!(unigram.append_chunk(chunk, &mut unigram::Buffers::default(), &mut ids), is_own);
+            assert_eq!((ids[0], ids.len() > 1), (7, is_own), "{chunk:?}");
+        }
+    }
+    assert!(own(&by_lines(&metaspace("never")), &model).is_none(), "no blank before the first word");
+    model["vocab"][1] = json!(["x".repeat(1 << 20), -1.0]);
+    assert!(own(&unigram_words(), &model).is_none(), "a piece is very long");
+    model["vocab"][1] = json!(["ab", -1.0]);
+    assert!(own(&unigram_words(), &model).is_none(), "a piece occurs twice");
 }
 
 /// Returns true if texts of this pipeline may be cut.

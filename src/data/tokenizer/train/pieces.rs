@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use crate::tokenizer::hash::FastMap;
-use crate::tokenizer::train::lattice::{Lattice, NO_PIECE, Piece, Trie};
+use crate::tokenizer::lattice::{Lattice, NO_PIECE, Piece, Trie};
 
 /// The longest piece in characters (SentencePiece's `max_sentencepiece_length`).
 const PIECE_CHARACTERS_MAX: usize = 16;

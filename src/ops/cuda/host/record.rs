@@ -3,7 +3,7 @@
 //! (`valueless.rs`), so nothing but the recording happens.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::super::described::Description;
 
@@ -14,8 +14,8 @@ pub enum Event {
     Launch {
         /// Name of the kernel with the suffix of its number type.
         kernel: String,
-        /// Bytes of the tensors that its arguments point to, from each address to the tensor's end, each
-        /// address counted once.
+        /// Bytes of the tensors whose start addresses are among its arguments, and of packets from the
+        /// addresses inside them to their ends, each address counted once.
         bytes: u64,
     },
     /// Product by cuBLASLt.
@@ -34,7 +34,9 @@ pub enum Event {
 struct Record {
     events: Vec<Event>,
     /// Size in bytes of each tensor seen so far, by its start address.
-    tensors: BTreeMap<u64, u64>,
+    tensors: HashMap<u64, u64>,
+    /// Size in bytes of each packet seen so far, by its start address. Tensors lie inside packets.
+    packets: BTreeMap<u64, u64>,
     /// True if from now on every tensor that is used must be allocated by the driver or have been used
     /// before.
     strict: bool,
@@ -90,6 +92,29 @@ pub(super) fn tensor(start: u64, bytes: usize) {
     });
 }
 
+/// Records the address and size of a packet that launches will use, and forgets tensors that were there before.
+pub(super) fn packet(start: u64, bytes: usize) {
+    RECORD.with_borrow_mut(|record| {
+        if let Some(record) = record {
+            let bytes = bytes as u64;
+            record.tensors.retain(|tensor, _| !(start..start + bytes).contains(tensor));
+            record.packets.insert(start, bytes);
+        }
+    });
+}
+
+impl Record {
+    /// Returns the number of bytes from an address that an argument of a kernel may be to the end of the tensor
+    /// or packet there; `None` if the argument is no such address. Of tensors, only the start counts: two small
+    /// numbers in one word, or what lies in padding, can look like an address inside one of gigabytes.
+    fn bytes_at(&self, word: u64) -> Option<u64> {
+        self.tensors.get(&word).copied().or_else(|| {
+            let (start, bytes) = self.packets.range(..=word).next_back()?;
+            (start + bytes).checked_sub(word).filter(|rest| *rest > 0)
+        })
+    }
+}
+
 /// Records a launch. Returns false if recording is off.
 pub(super) fn launch<A: Copy>(kernel: &str, suffix: &str, args: &A) -> bool {
     RECORD.with_borrow_mut(|record| {
@@ -97,13 +122,10 @@ pub(super) fn launch<A: Copy>(kernel: &str, suffix: &str, args: &A) -> bool {
         let words = std::ptr::from_ref(args).cast::<u64>();
         let mut named = BTreeMap::new();
         for index in 0..size_of::<A>() / size_of::<u64>() {
-            // SAFETY: the arguments of kernels consist of plain words. Padding cannot be distinguished from a
-            // value, but a word that is not inside a known tensor counts nothing.
+            // SAFETY: the arguments of kernels consist of plain words.
             let word = unsafe { words.add(index).read_unaligned() };
-            if let Some((start, bytes)) = record.tensors.range(..=word).next_back()
-                && word - start < *bytes
-            {
-                named.insert(word, start + bytes - word);
+            if let Some(bytes) = record.bytes_at(word) {
+                named.insert(word, bytes);
             }
         }
         let kernel = format!("{kernel}{suffix}");

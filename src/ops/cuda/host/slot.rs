@@ -40,8 +40,7 @@ impl Slot {
         write: impl FnOnce(&mut [u8]),
     ) -> candle_core::Result<()> {
         record::write(|| Event::Copy(bytes as u64));
-        // Without this, the address could be counted as part of a large tensor that was stored there before.
-        record::tensor(self.address().0, bytes);
+        record::packet(self.address().0, bytes);
         write(&mut self.host[..bytes]);
         self.device[self.start..self.start + bytes].copy_from_slice(&self.host[..bytes]);
         self.sent = bytes;

@@ -53,7 +53,7 @@ impl Trie {
             pieces.iter().zip(0..).map(|((text, _), number)| (text.as_bytes(), number)).collect();
         sorted.sort_unstable();
         let scores: Vec<f64> = pieces.iter().map(|(_, score)| *score).collect();
-        let unknown = scores.iter().fold(0.0, |least: f64, score| least.min(*score)) - UNKNOWN_PENALTY;
+        let unknown = scores.iter().copied().reduce(f64::min).unwrap_or_default() - UNKNOWN_PENALTY;
         let mut trie = Self { nodes: Vec::new(), edges: Vec::new(), scores, unknown };
         trie.insert(&sorted, 0);
         trie

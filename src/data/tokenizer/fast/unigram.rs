@@ -1,0 +1,85 @@
+//! The most probable pieces of one word by a unigram model, without building strings: equivalent to the model
+//! of the `tokenizers` crate where pieces spell the whole word, and used only there.
+
+use serde_json::Value;
+
+use crate::tokenizer::hash::FastMap;
+use crate::tokenizer::lattice::{Lattice, NO_PIECE, Piece, Trie};
+
+/// The tree of pieces is as deep as its longest piece has bytes, and is built recursively.
+const PIECE_BYTES_MAX: usize = 512;
+
+/// What represents the blank before a word.
+const BLANK: char = '▁';
+
+/// Unigram model of words that begin with `▁`.
+pub(super) struct Unigram {
+    trie: Trie,
+    unk_id: Option<u64>,
+    /// True if a normalizer may change characters other than small letters, digits and signs of ASCII.
+    is_normalized: bool,
+}
+
+/// Buffers that are reused for each word.
+#[derive(Default)]
+pub(super) struct Buffers {
+    word: String,
+    lattice: Lattice,
+}
+
+impl Unigram {
+    /// The model of a tokenizer.json whose pipeline is that of
+    /// [`is_words_of_unigram`](super::pipeline::is_words_of_unigram); `None` if its vocabulary is unusual.
+    pub(super) fn new(json: &Value) -> Option<Self> {
+        let model = &json["model"];
+        if model["type"].as_str() != Some("Unigram") {
+            return None;
+        }
+        let piece = |entry: &Value| Some((entry.get(0)?.as_str()?.to_string(), entry.get(1)?.as_f64()?));
+        let pieces: Vec<Piece> = model["vocab"].as_array()?.iter().map(piece).collect::<Option<_>>()?;
+        let usual = pieces
+            .iter()
+            .all(|(text, score)| (1..=PIECE_BYTES_MAX).contains(&text.len()) && score.is_finite());
+        let different: FastMap<&str, ()> = pieces.iter().map(|(text, _)| (text.as_str(), ())).collect();
+        (usual && different.len() == pieces.len()).then(|| Self {
+            trie: Trie::new(&pieces),
+            unk_id: model["unk_id"].as_u64(),
+            is_normalized: !json["normalizer"].is_null(),
+        })
+    }
+
+    /// Appends the ids of `chunk`: a word, the blank or the line feed before it, or both a line feed and a
+    /// word. Returns false, and appends nothing, if `chunk` is anything else or no pieces spell it.
+    pub(super) fn append_chunk(&self, chunk: &str, buffers: &mut Buffers, ids: &mut Vec<u32>) -> bool {
+        if self.is_normalized && !chunk.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+            return false;
+        }
+        let (is_line, word) = match chunk.strip_prefix('\n') {
+            Some(word) => (true, word),
+            None => (false, chunk.strip_prefix(' ').unwrap_or(chunk)),
+        };
+        if word.contains([' ', '\n', BLANK]) {
+            return false;
+        }
+        let before = ids.len();
+        let is_done = (!is_line || self.append_word("\n", buffers, ids))
+            && (word.is_empty() && is_line || self.append_word(word, buffers, ids));
+        if !is_done {
+            ids.truncate(before);
+        }
+        is_done
+    }
+
+    /// Appends the ids of `word` with a blank before it; false if no pieces spell it.
+    fn append_word(&self, word: &str, buffers: &mut Buffers, ids: &mut Vec<u32>) -> bool {
+        let Buffers { word: with_blank, lattice } = buffers;
+        with_blank.clear();
+        with_blank.push(BLANK);
+        with_blank.push_str(word);
+        let first = ids.len();
+        ids.extend(lattice.best(with_blank, &self.trie, NO_PIECE));
+        ids[first..].reverse();
+        // The crate joins unknown characters and spells them in bytes.
+        ids[first..].iter().all(|id| *id != NO_PIECE && Some(u64::from(*id)) != self.unk_id)
+    }
+}
