@@ -46,7 +46,7 @@ pub(super) struct Fast {
 
 /// Our own code for the models of the crate that it is faster than.
 enum OwnModel {
-    ByteBpe(ByteBpe),
+    ByteBpe(Box<ByteBpe>),
     Unigram(Unigram),
 }
 
@@ -76,7 +76,7 @@ impl Fast {
         let model = if cuts.is_none() {
             None
         } else if pipeline::is_byte_level(json) {
-            ByteBpe::new(&json["model"]).map(OwnModel::ByteBpe)
+            ByteBpe::new(&json["model"]).map(|bpe| OwnModel::ByteBpe(Box::new(bpe)))
         } else if pipeline::is_words_of_unigram(json) {
             Unigram::new(json).map(OwnModel::Unigram)
         } else {

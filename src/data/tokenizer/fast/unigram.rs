@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use crate::tokenizer::hash::FastMap;
 use crate::tokenizer::lattice::{Lattice, NO_PIECE, Piece, Trie};
 
 /// The tree of pieces is as deep as its longest piece has bytes, and is built recursively.
@@ -40,8 +39,10 @@ impl Unigram {
         let usual = pieces
             .iter()
             .all(|(text, score)| (1..=PIECE_BYTES_MAX).contains(&text.len()) && score.is_finite());
-        let different: FastMap<&str, ()> = pieces.iter().map(|(text, _)| (text.as_str(), ())).collect();
-        (usual && different.len() == pieces.len()).then(|| Self {
+        let mut texts: Vec<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
+        texts.sort_unstable();
+        let is_twice = texts.windows(2).any(|two| two[0] == two[1]);
+        (usual && !is_twice).then(|| Self {
             trie: Trie::new(&pieces),
             unk_id: model["unk_id"].as_u64(),
             is_normalized: !json["normalizer"].is_null(),

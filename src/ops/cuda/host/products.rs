@@ -80,16 +80,28 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places, a
         unsafe { *start.add(place(&product.layouts[index], row, col)) }.widen()
     };
     let vector = places.vector.0 as *mut O;
-    // Rows of A and columns of B one after the other, each value widened once.
-    let rows: Vec<f32> = (0..m).flat_map(|row| (0..k).map(move |depth| at(0, row, depth))).collect();
-    let columns: Vec<f32> = (0..n).flat_map(|col| (0..k).map(move |depth| at(1, depth, col))).collect();
+    // Columns of A and of B one after the other, each value widened once.
+    let a: Vec<f32> = (0..k).flat_map(|depth| (0..m).map(move |row| at(0, row, depth))).collect();
+    let b: Vec<f32> = (0..n).flat_map(|col| (0..k).map(move |depth| at(1, depth, col))).collect();
+    // A sum for each row; the rows are independent, so the compiler adds several at once.
+    let mut sums = vec![0.0; m];
+    let mut part = vec![0.0; m];
     for col in 0..n {
-        let column = &columns[col * k..][..k];
+        let column = &b[col * k..][..k];
         if product.epilogue == Epilogue::ColumnSumsOfB {
             // SAFETY: there is a sum for each column.
             unsafe { *vector.add(col) = O::narrow(column.iter().sum()) };
         }
-        for row in 0..m {
+        sums.fill(0.0);
+        for first in 0..=algorithm {
+            part.fill(0.0);
+            for depth in (first..k).step_by(algorithm + 1) {
+                let of_a = &a[depth * m..][..m];
+                part.iter_mut().zip(of_a).for_each(|(sum, value)| *sum += value * column[depth]);
+            }
+            sums.iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
+        }
+        for (row, sum) in sums.iter().enumerate() {
             let out = places.matrices[2].0 as *mut O;
             // SAFETY: as above.
             let out = unsafe { &mut *out.add(place(&product.layouts[2], row, col)) };
@@ -98,10 +110,6 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places, a
                 // SAFETY: a bias has a value for each row.
                 start += unsafe { *vector.add(row) }.widen();
             }
-            let factors = rows[row * k..][..k].iter().zip(column);
-            let part =
-                |first| factors.clone().skip(first).step_by(algorithm + 1).map(|(a, b)| a * b).sum::<f32>();
-            let sum: f32 = (0..=algorithm).map(part).sum();
             *out = O::narrow(start + sum);
         }
     }
