@@ -1,6 +1,6 @@
 //! Checks a tokenizer.json from outside before the `tokenizers` crate reads it. Refused are parts that make
-//! texts grow without bound, tables that claim more bytes than they have, and merges that cut characters in
-//! half.
+//! texts grow without bound, tables that claim more bytes than they have, merges that cut characters in half,
+//! and pieces whose tree would be too deep.
 
 use serde_json::Value;
 
@@ -13,6 +13,10 @@ const GROWTH_MAX: usize = 1024;
 /// Most merges per entry of a vocabulary. One merge makes an entry; some tokenizers list every way to make
 /// it.
 const MERGES_PER_ENTRY_MAX: usize = 16;
+
+/// Longest piece of a unigram vocabulary in bytes. The crate builds a tree with a level for each byte, and drops it
+/// recursively.
+const PIECE_BYTES_MAX: usize = 4096;
 
 /// Refuses a tokenizer that would need unbounded memory.
 pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
@@ -34,6 +38,11 @@ fn fault(json: &Value) -> Option<String> {
     let entries = json["model"]["vocab"].as_object().map_or(0, serde_json::Map::len);
     if merges > MERGES_PER_ENTRY_MAX * entries.max(1) {
         return Some(format!("it has {merges} merges for {entries} entries of its vocabulary"));
+    }
+    let pieces = json["model"]["vocab"].as_array().into_iter().flatten();
+    let longest = pieces.filter_map(|piece| piece.get(0)?.as_str()).map(str::len).max().unwrap_or_default();
+    if longest > PIECE_BYTES_MAX {
+        return Some(format!("it has a piece of {longest} bytes, more than {PIECE_BYTES_MAX}"));
     }
     let part = merge_without_prefix(&json["model"])?;
     Some(format!("merge with `{part}`, which lacks the `continuing_subword_prefix`"))
@@ -161,6 +170,16 @@ mod tests {
         assert!(allowed.is_ok());
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("49 merges for 3 entries"), "{refused}");
+    }
+
+    #[test]
+    fn pieces_are_not_long() {
+        let with_piece = |bytes: usize| {
+            check(&json!({"model": {"type": "Unigram", "vocab": [["x".repeat(bytes), -1.0]]}}), "here")
+        };
+        assert!(with_piece(4096).is_ok());
+        let refused = with_piece(1 << 20).unwrap_err().to_string();
+        assert!(refused.contains("a piece of 1048576 bytes"), "{refused}");
     }
 
     #[test]

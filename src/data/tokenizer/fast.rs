@@ -9,6 +9,7 @@ pub(super) mod byte_bpe;
 mod cache;
 mod pipeline;
 mod unigram;
+mod word_piece;
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -23,6 +24,7 @@ use byte_bpe::ByteBpe;
 use cache::Cache;
 use pipeline::Cuts;
 use unigram::Unigram;
+use word_piece::WordPiece;
 
 /// Most bytes of all caches of one tokenizer together.
 const CACHE_BYTES: usize = 64 << 20;
@@ -48,6 +50,23 @@ pub(super) struct Fast {
 enum OwnModel {
     ByteBpe(Box<ByteBpe>),
     Unigram(Unigram),
+    WordPiece(WordPiece),
+}
+
+impl OwnModel {
+    /// The model of the tokenizer that `json` describes; `None` if the crate's is used.
+    fn from_json(json: &Value) -> Option<Self> {
+        let model = &json["model"];
+        if pipeline::is_byte_level(json) {
+            ByteBpe::new(model).map(|bpe| Self::ByteBpe(Box::new(bpe)))
+        } else if pipeline::is_words_of_unigram(json) {
+            Unigram::new(model).map(Self::Unigram)
+        } else if pipeline::is_words_of_bert(json) {
+            WordPiece::new(model).map(Self::WordPiece)
+        } else {
+            None
+        }
+    }
 }
 
 /// Removes the blank before a text from a pipeline if [`Fast`] can add it instead, so that texts can be cut;
@@ -73,15 +92,7 @@ impl Fast {
     /// before texts from it.
     pub(super) fn new(json: &Value, adds_blank: bool) -> Self {
         let cuts = pipeline::cuts(json);
-        let model = if cuts.is_none() {
-            None
-        } else if pipeline::is_byte_level(json) {
-            ByteBpe::new(&json["model"]).map(|bpe| OwnModel::ByteBpe(Box::new(bpe)))
-        } else if pipeline::is_words_of_unigram(json) {
-            Unigram::new(json).map(OwnModel::Unigram)
-        } else {
-            None
-        };
+        let model = cuts.and_then(|_| OwnModel::from_json(json));
         Self { cuts, model, adds_blank, caches: Mutex::default() }
     }
 
@@ -125,11 +136,20 @@ fn shows_first(plain: &tokenizers::Tokenizer, text: &str) -> bool {
     if text.starts_with(|c: char| c == ' ' || c.is_ascii_graphic() || is_latin_letter(c)) {
         return true;
     }
-    let Some(normalizer) = plain.get_normalizer() else { return true };
+    plain.get_normalizer().is_none()
+        || normalized(plain, text).is_some_and(|text| !text.is_empty() && !text.starts_with(' '))
+}
+
+/// `text` after the tokenizer's normalizer; `None` if that fails.
+fn normalized<'a>(plain: &tokenizers::Tokenizer, text: &'a str) -> Option<Cow<'a, str>> {
+    // The normalizers that allow cuts keep these characters.
+    let is_kept = |byte: u8| matches!(byte, b' ' | b'!'..=b'@' | b'['..=b'~');
+    let Some(normalizer) = plain.get_normalizer().filter(|_| !text.bytes().all(is_kept)) else {
+        return Some(text.into());
+    };
     let mut normalized = NormalizedString::from(text);
-    normalizer.normalize(&mut normalized).is_ok()
-        && !normalized.get().is_empty()
-        && !normalized.get().starts_with(' ')
+    normalizer.normalize(&mut normalized).ok()?;
+    Some(normalized.get().to_string().into())
 }
 
 /// Encodes the chunks of one text.
@@ -143,9 +163,15 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn append_chunk(&mut self, chunk: &'a str, cache: &mut Cache, ids: &mut Vec<u32>) -> Result<()> {
         cache.append(chunk, ids, |cache, ids| {
+            let normalized = || normalized(self.plain, chunk);
             let is_done = match self.model.filter(|_| chunk.len() <= CHUNK_BYTES_MAX) {
                 Some(OwnModel::ByteBpe(bpe)) => append_words(bpe, chunk, &mut self.words, cache, ids),
-                Some(OwnModel::Unigram(unigram)) => unigram.append_chunk(chunk, &mut self.buffers, ids),
+                Some(OwnModel::Unigram(unigram)) => {
+                    normalized().is_some_and(|text| unigram.append_chunk(&text, &mut self.buffers, ids))
+                }
+                Some(OwnModel::WordPiece(pieces)) => {
+                    normalized().is_some_and(|text| pieces.append_chunk(&text, ids))
+                }
                 None => false,
             };
             if !is_done {

@@ -1,8 +1,11 @@
-//! All ways to spell a word with pieces: the sum of their probabilities (forward-backward) and the most
-//! probable one (Viterbi).
+//! A tree of pieces, and all ways to spell a word with them: the sum of their probabilities (forward-backward)
+//! and the most probable one (Viterbi).
 
 /// A piece and the logarithm of its probability.
 pub(super) type Piece = (String, f64);
+
+/// The tree of pieces is built recursively, to the depth of the longest piece in bytes.
+pub(super) const PIECE_BYTES_MAX: usize = 512;
 
 /// Placeholder for a character that no piece spells.
 pub(super) const NO_PIECE: u32 = u32::MAX;
@@ -47,7 +50,8 @@ pub(super) struct Lattice {
 }
 
 impl Trie {
-    /// The tree of `pieces`, which must all be different; a piece's number is its index in the list.
+    /// The tree of `pieces`, which must all be different and at most [`PIECE_BYTES_MAX`] long; a piece's number is
+    /// its index in the list.
     pub(super) fn new(pieces: &[Piece]) -> Self {
         let mut sorted: Vec<(&[u8], u32)> =
             pieces.iter().zip(0..).map(|((text, _), number)| (text.as_bytes(), number)).collect();
@@ -62,6 +66,20 @@ impl Trie {
     /// Number of pieces.
     pub(super) fn len(&self) -> usize {
         self.scores.len()
+    }
+
+    /// The longest piece with which `text` begins: its length in bytes and its number.
+    pub(super) fn longest(&self, text: &str) -> Option<(usize, u32)> {
+        let mut node = self.nodes[0];
+        let mut longest = None;
+        for (end, byte) in (1..).zip(text.bytes()) {
+            let Some(next) = self.child(node, byte) else { break };
+            node = next;
+            if node.piece != NO_PIECE {
+                longest = Some((end, node.piece));
+            }
+        }
+        longest
     }
 
     /// Inserts the node of all pieces in `sorted`, which have their first `depth` bytes in common.
@@ -208,5 +226,6 @@ mod tests {
         assert_eq!(lattice.best("abä", &trie, 2).collect::<Vec<_>>(), [4]);
         assert_eq!(lattice.best("ab漢a", &trie, NO_PIECE).collect::<Vec<_>>(), [0, NO_PIECE, 2]);
         assert_eq!(lattice.best("", &trie, NO_PIECE).count(), 0);
+        assert_eq!(["aba", "abäb", "漢"].map(|text| trie.longest(text)), [Some((2, 2)), Some((4, 4)), None]);
     }
 }

@@ -83,11 +83,18 @@ pub(super) fn is_byte_level(json: &Value) -> bool {
     json["normalizer"].is_null() && json["pre_tokenizer"]["type"].as_str() == Some("ByteLevel")
 }
 
-/// Returns true if the pipeline is that of our own unigram code: no normalizer or one that allows cuts, lines
-/// separated, and a `▁` before each word.
+/// Returns true if the pipeline is that of our own unigram code: lines are separated, and a `▁` is put before each
+/// word.
 pub(super) fn is_words_of_unigram(json: &Value) -> bool {
     let steps = flatten(&json["pre_tokenizer"], "pretokenizers").unwrap_or_default();
     prefix::spells_lines(&steps) && prefix::is_added(json) == Some(true)
+}
+
+/// Returns true if the pipeline is that of our own WordPiece code: BERT's words, and no added tokens in them.
+pub(super) fn is_words_of_bert(json: &Value) -> bool {
+    let added = json["added_tokens"].as_array().into_iter().flatten();
+    json["pre_tokenizer"]["type"].as_str() == Some("BertPreTokenizer")
+        && added.into_iter().all(|token| token["special"].as_bool() == Some(true))
 }
 
 const NORMALIZERS: [&str; 7] = ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer"];

@@ -248,8 +248,18 @@ fn own_models_encode_the_usual_pipelines() {
             assert_eq!((ids[0], ids.len() > 1), (7, is_own), "{chunk:?}");
         }
     }
+    let words = json!({"type": "BertPreTokenizer"});
+    let mut pieces = word_piece_model();
+    let Some(OwnModel::WordPiece(own_pieces)) = own(&words, &pieces) else { panic!("{words}") };
+    for (chunk, is_own) in [(" aab", true), ("\na.b", true), ("漢", true), ("a\u{2019}b", false)] {
+        let mut ids = vec![7];
+        assert_eq!(own_pieces.append_chunk(chunk, &mut ids), is_own);
+        assert_eq!((ids[0], ids.len() > 1), (7, is_own), "{chunk:?}");
+    }
+    pieces["unk_token"] = "none".into();
+    assert!(own(&words, &pieces).is_none(), "no unknown token");
     assert!(own(&by_lines(&metaspace("never")), &model).is_none(), "no blank before the first word");
-    model["vocab"][1] = json!(["x".repeat(1 << 20), -1.0]);
+    model["vocab"][1] = json!(["x".repeat(1 << 12), -1.0]);
     assert!(own(&unigram_words(), &model).is_none(), "a piece is very long");
     model["vocab"][1] = json!(["ab", -1.0]);
     assert!(own(&unigram_words(), &model).is_none(), "a piece occurs twice");

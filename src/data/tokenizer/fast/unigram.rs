@@ -3,20 +3,15 @@
 
 use serde_json::Value;
 
-use crate::tokenizer::lattice::{Lattice, NO_PIECE, Piece, Trie};
+use crate::tokenizer::lattice::{Lattice, NO_PIECE, PIECE_BYTES_MAX, Piece, Trie};
 
-/// The tree of pieces is as deep as its longest piece has bytes, and is built recursively.
-const PIECE_BYTES_MAX: usize = 512;
-
-/// What represents the blank before a word.
+/// The blank before a word.
 const BLANK: char = '▁';
 
 /// Unigram model of words that begin with `▁`.
 pub(super) struct Unigram {
     trie: Trie,
     unk_id: Option<u64>,
-    /// True if a normalizer may change characters other than small letters, digits and signs of ASCII.
-    is_normalized: bool,
 }
 
 /// Buffers that are reused for each word.
@@ -27,10 +22,8 @@ pub(super) struct Buffers {
 }
 
 impl Unigram {
-    /// The model of a tokenizer.json whose pipeline is that of
-    /// [`is_words_of_unigram`](super::pipeline::is_words_of_unigram); `None` if its vocabulary is unusual.
-    pub(super) fn new(json: &Value) -> Option<Self> {
-        let model = &json["model"];
+    /// The model of a tokenizer.json; `None` if its vocabulary is unusual.
+    pub(super) fn new(model: &Value) -> Option<Self> {
         if model["type"].as_str() != Some("Unigram") {
             return None;
         }
@@ -42,25 +35,21 @@ impl Unigram {
         let mut texts: Vec<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
         texts.sort_unstable();
         let is_twice = texts.windows(2).any(|two| two[0] == two[1]);
-        (usual && !is_twice).then(|| Self {
-            trie: Trie::new(&pieces),
-            unk_id: model["unk_id"].as_u64(),
-            is_normalized: !json["normalizer"].is_null(),
-        })
+        (usual && !is_twice).then(|| Self { trie: Trie::new(&pieces), unk_id: model["unk_id"].as_u64() })
     }
 
-    /// Appends the ids of `chunk`: a word, the blank or the line feed before it, or both a line feed and a
-    /// word. Returns false, and appends nothing, if `chunk` is anything else or no pieces spell it.
+    /// Appends the ids of a normalized chunk: a word, a blank and a word, a line feed, or a line feed and a word.
+    /// Returns false, and appends nothing, if `chunk` is anything else or no pieces spell it.
     pub(super) fn append_chunk(&self, chunk: &str, buffers: &mut Buffers, ids: &mut Vec<u32>) -> bool {
-        if self.is_normalized && !chunk.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
-            return false;
-        }
         let (is_line, word) = match chunk.strip_prefix('\n') {
             Some(word) => (true, word),
             None => (false, chunk.strip_prefix(' ').unwrap_or(chunk)),
         };
         if word.contains([' ', '\n', BLANK]) {
             return false;
+        }
+        if chunk.is_empty() {
+            return true;
         }
         let before = ids.len();
         let is_done = (!is_line || self.append_word("\n", buffers, ids))

@@ -363,4 +363,7 @@ fn bombs_are_refused() {
     assert!(survives(&path, json.to_string().as_bytes()));
     json["model"]["vocab"]["a"] = json!(u32::MAX);
     assert!(!survives(&path, json.to_string().as_bytes()));
+    let mut json: Value = serde_json::from_slice(&tokenizer_json(TokenizerAlgorithm::Unigram)).unwrap();
+    json["model"]["vocab"][300] = json!(["x".repeat(1 << 20), -1.0]);
+    assert!(!survives(&path, json.to_string().as_bytes()));
 }

@@ -35,7 +35,7 @@ struct Record {
     events: Vec<Event>,
     /// Size in bytes of each tensor seen so far, by its start address.
     tensors: HashMap<u64, u64>,
-    /// Size in bytes of each packet seen so far, by its start address. Tensors lie inside packets.
+    /// Size in bytes of each packet seen so far, by its start address. A packet contains many tensors.
     packets: BTreeMap<u64, u64>,
     /// True if from now on every tensor that is used must be allocated by the driver or have been used
     /// before.
@@ -106,7 +106,7 @@ pub(super) fn packet(start: u64, bytes: usize) {
 impl Record {
     /// Returns the number of bytes from an address that an argument of a kernel may be to the end of the tensor
     /// or packet there; `None` if the argument is no such address. Of tensors, only the start counts: two small
-    /// numbers in one word, or what lies in padding, can look like an address inside one of gigabytes.
+    /// numbers in one word, or the bytes of padding, can look like an address inside one of gigabytes.
     fn bytes_at(&self, word: u64) -> Option<u64> {
         self.tensors.get(&word).copied().or_else(|| {
             let (start, bytes) = self.packets.range(..=word).next_back()?;
