@@ -142,14 +142,17 @@ fn shows_first(plain: &tokenizers::Tokenizer, text: &str) -> bool {
 
 /// `text` after the tokenizer's normalizer; `None` if that fails.
 fn normalized<'a>(plain: &tokenizers::Tokenizer, text: &'a str) -> Option<Cow<'a, str>> {
-    // The normalizers that allow cuts keep these characters.
-    let is_kept = |byte: u8| matches!(byte, b' ' | b'!'..=b'@' | b'['..=b'~');
     let Some(normalizer) = plain.get_normalizer().filter(|_| !text.bytes().all(is_kept)) else {
         return Some(text.into());
     };
     let mut normalized = NormalizedString::from(text);
     normalizer.normalize(&mut normalized).ok()?;
     Some(normalized.get().to_string().into())
+}
+
+/// Returns true for blanks, small letters, digits and signs of ASCII: all normalizers that allow cuts keep them.
+fn is_kept(byte: u8) -> bool {
+    matches!(byte, b' '..=b'@' | b'['..=b'~')
 }
 
 /// Encodes the chunks of one text.
@@ -163,14 +166,12 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn append_chunk(&mut self, chunk: &'a str, cache: &mut Cache, ids: &mut Vec<u32>) -> Result<()> {
         cache.append(chunk, ids, |cache, ids| {
-            let normalized = || normalized(self.plain, chunk);
             let is_done = match self.model.filter(|_| chunk.len() <= CHUNK_BYTES_MAX) {
                 Some(OwnModel::ByteBpe(bpe)) => append_words(bpe, chunk, &mut self.words, cache, ids),
-                Some(OwnModel::Unigram(unigram)) => {
-                    normalized().is_some_and(|text| unigram.append_chunk(&text, &mut self.buffers, ids))
-                }
+                Some(OwnModel::Unigram(unigram)) => normalized(self.plain, chunk)
+                    .is_some_and(|text| unigram.append_chunk(&text, &mut self.buffers, ids)),
                 Some(OwnModel::WordPiece(pieces)) => {
-                    normalized().is_some_and(|text| pieces.append_chunk(&text, ids))
+                    normalized(self.plain, chunk).is_some_and(|text| pieces.append_chunk(&text, ids))
                 }
                 None => false,
             };

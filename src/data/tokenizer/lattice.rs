@@ -4,8 +4,8 @@
 /// A piece and the logarithm of its probability.
 pub(super) type Piece = (String, f64);
 
-/// The tree of pieces is built recursively, to the depth of the longest piece in bytes.
-pub(super) const PIECE_BYTES_MAX: usize = 512;
+/// Longest piece of a tokenizer.json in bytes of which a tree is built: that is recursive, a call for each byte.
+const PIECE_BYTES_MAX: usize = 512;
 
 /// Placeholder for a character that no piece spells.
 pub(super) const NO_PIECE: u32 = u32::MAX;
@@ -50,8 +50,16 @@ pub(super) struct Lattice {
 }
 
 impl Trie {
-    /// The tree of `pieces`, which must all be different and at most [`PIECE_BYTES_MAX`] long; a piece's number is
-    /// its index in the list.
+    /// The tree of the pieces of a tokenizer.json; `None` if a piece is empty, very long, or there twice.
+    pub(super) fn from_vocabulary(pieces: &[Piece]) -> Option<Self> {
+        let mut texts: Vec<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
+        texts.sort_unstable();
+        let has_usual_lengths = texts.iter().all(|text| (1..=PIECE_BYTES_MAX).contains(&text.len()));
+        let are_different = texts.windows(2).all(|two| two[0] != two[1]);
+        (has_usual_lengths && are_different).then(|| Self::new(pieces))
+    }
+
+    /// The tree of `pieces`, which must all be different; a piece's number is its index in the list.
     pub(super) fn new(pieces: &[Piece]) -> Self {
         let mut sorted: Vec<(&[u8], u32)> =
             pieces.iter().zip(0..).map(|((text, _), number)| (text.as_bytes(), number)).collect();

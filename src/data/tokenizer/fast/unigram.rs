@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::tokenizer::lattice::{Lattice, NO_PIECE, PIECE_BYTES_MAX, Piece, Trie};
+use crate::tokenizer::lattice::{Lattice, NO_PIECE, Piece, Trie};
 
 /// The blank before a word.
 const BLANK: char = '▁';
@@ -27,33 +27,23 @@ impl Unigram {
         if model["type"].as_str() != Some("Unigram") {
             return None;
         }
-        let piece = |entry: &Value| Some((entry.get(0)?.as_str()?.to_string(), entry.get(1)?.as_f64()?));
         let pieces: Vec<Piece> = model["vocab"].as_array()?.iter().map(piece).collect::<Option<_>>()?;
-        let usual = pieces
-            .iter()
-            .all(|(text, score)| (1..=PIECE_BYTES_MAX).contains(&text.len()) && score.is_finite());
-        let mut texts: Vec<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
-        texts.sort_unstable();
-        let is_twice = texts.windows(2).any(|two| two[0] == two[1]);
-        (usual && !is_twice).then(|| Self { trie: Trie::new(&pieces), unk_id: model["unk_id"].as_u64() })
+        Some(Self { trie: Trie::from_vocabulary(&pieces)?, unk_id: model["unk_id"].as_u64() })
     }
 
     /// Appends the ids of a normalized chunk: a word, a blank and a word, a line feed, or a line feed and a word.
     /// Returns false, and appends nothing, if `chunk` is anything else or no pieces spell it.
     pub(super) fn append_chunk(&self, chunk: &str, buffers: &mut Buffers, ids: &mut Vec<u32>) -> bool {
-        let (is_line, word) = match chunk.strip_prefix('\n') {
-            Some(word) => (true, word),
-            None => (false, chunk.strip_prefix(' ').unwrap_or(chunk)),
+        let (line, word) = match chunk.strip_prefix('\n') {
+            Some(word) => ("\n", word),
+            None => ("", chunk.strip_prefix(' ').unwrap_or(chunk)),
         };
-        if word.contains([' ', '\n', BLANK]) {
+        if chunk == " " || word.contains([' ', '\n', BLANK]) {
             return false;
         }
-        if chunk.is_empty() {
-            return true;
-        }
         let before = ids.len();
-        let is_done = (!is_line || self.append_word("\n", buffers, ids))
-            && (word.is_empty() && is_line || self.append_word(word, buffers, ids));
+        let mut words = [line, word].into_iter().filter(|word| !word.is_empty());
+        let is_done = words.all(|word| self.append_word(word, buffers, ids));
         if !is_done {
             ids.truncate(before);
         }
@@ -72,4 +62,10 @@ impl Unigram {
         // The crate joins unknown characters and spells them in bytes.
         ids[first..].iter().all(|id| *id != NO_PIECE && Some(u64::from(*id)) != self.unk_id)
     }
+}
+
+/// A piece and its score from an entry of the vocabulary; `None` if it is none.
+fn piece(entry: &Value) -> Option<Piece> {
+    let score = entry.get(1)?.as_f64().filter(|score| score.is_finite())?;
+    Some((entry.get(0)?.as_str()?.to_string(), score))
 }

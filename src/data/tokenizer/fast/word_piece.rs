@@ -2,9 +2,9 @@
 //! the pre-tokenizer and the model of the `tokenizers` crate for letters, digits and signs of ASCII, and used only
 //! for those.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::tokenizer::lattice::{PIECE_BYTES_MAX, Piece, Trie};
+use crate::tokenizer::lattice::{Piece, Trie};
 
 /// WordPiece after BERT's splitting into words.
 pub(super) struct WordPiece {
@@ -23,18 +23,17 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// `None` if an id is no id or a piece is too long.
-    fn new<'a>(tokens: impl Iterator<Item = (&'a str, &'a Value)>) -> Option<Self> {
+    /// The tokens of `vocab` that begin with `prefix`, without it; `None` if an id or a length is unusual.
+    fn new(vocab: &Map<String, Value>, prefix: &str) -> Option<Self> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut ids = Vec::new();
-        for (text, id) in tokens {
-            if text.len() > PIECE_BYTES_MAX {
-                return None;
+        for (token, id) in vocab {
+            if let Some(text) = token.strip_prefix(prefix).filter(|text| !text.is_empty()) {
+                pieces.push((text.to_string(), 0.0));
+                ids.push(u32::try_from(id.as_u64()?).ok()?);
             }
-            pieces.push((text.to_string(), 0.0));
-            ids.push(u32::try_from(id.as_u64()?).ok()?);
         }
-        Some(Self { trie: Trie::new(&pieces), ids })
+        Some(Self { trie: Trie::from_vocabulary(&pieces)?, ids })
     }
 }
 
@@ -46,11 +45,10 @@ impl WordPiece {
         }
         let vocab = model["vocab"].as_object()?;
         let prefix = model["continuing_subword_prefix"].as_str()?;
-        let tokens = || vocab.iter().map(|(text, id)| (text.as_str(), id));
         let unk_id = vocab.get(model["unk_token"].as_str()?)?.as_u64()?;
         Some(Self {
-            first: Pieces::new(tokens())?,
-            next: Pieces::new(tokens().filter_map(|(text, id)| Some((text.strip_prefix(prefix)?, id))))?,
+            first: Pieces::new(vocab, "")?,
+            next: Pieces::new(vocab, prefix)?,
             unk_id: u32::try_from(unk_id).ok()?,
             word_characters_max: usize::try_from(model["max_input_chars_per_word"].as_u64()?).ok()?,
         })
@@ -65,8 +63,11 @@ impl WordPiece {
         for word in chunk.split(char::is_whitespace) {
             let mut rest = word;
             while let Some(first) = rest.chars().next() {
-                let is_sign = |c: char| c.is_ascii_punctuation();
-                let end = if is_sign(first) { 1 } else { rest.find(is_sign).unwrap_or(rest.len()) };
+                let end = if first.is_ascii_punctuation() {
+                    1
+                } else {
+                    rest.find(|c: char| c.is_ascii_punctuation()).unwrap_or(rest.len())
+                };
                 let (word, more) = rest.split_at(end);
                 self.append_word(word, ids);
                 rest = more;

@@ -104,9 +104,9 @@ pub(super) fn packet(start: u64, bytes: usize) {
 }
 
 impl Record {
-    /// Returns the number of bytes from an address that an argument of a kernel may be to the end of the tensor
-    /// or packet there; `None` if the argument is no such address. Of tensors, only the start counts: two small
-    /// numbers in one word, or the bytes of padding, can look like an address inside one of gigabytes.
+    /// Returns the number of bytes from the address `word` to the end of the tensor or packet that contains it;
+    /// `None` if `word` is no address. Of a tensor, only the start is accepted: two small numbers in one word, or
+    /// bytes of padding, can look like an address inside a large tensor.
     fn bytes_at(&self, word: u64) -> Option<u64> {
         self.tensors.get(&word).copied().or_else(|| {
             let (start, bytes) = self.packets.range(..=word).next_back()?;
